@@ -1,0 +1,52 @@
+# `make demo` and `make test` set up all they need. VENV=DIR puts the environment (9 GB) where clones can share it.
+PYTHON ?= python3.11
+VENV ?= .venv
+PY = $(VENV)/bin/python
+WHAT ?= all
+
+.PHONY: demo test test-all speed types lint format lock setup
+.DELETE_ON_ERROR:
+
+demo: setup
+	$(VENV)/bin/ident show --out out/traversal.png
+
+test: setup
+	$(PY) -m pytest -m "not slow"
+
+test-all: setup
+	$(PY) -m pytest
+
+speed: setup
+	$(PY) -m tests.speed $(WHAT)
+
+types: setup
+	@mkdir -p build/types/ident
+	@for room in render cli blend_assets; do ln -sfn "$(CURDIR)/$$room" build/types/ident/$$room; done
+	MYPYPATH=build/types $(PY) -m mypy -p ident.render -p ident.cli -p ident.blend_assets
+	MYPYPATH=build/types $(PY) -m mypy tests
+
+lint: setup
+	$(PY) -m ruff check .
+	$(PY) -m ruff format --check .
+
+format: setup
+	$(PY) -m ruff check --fix .
+	$(PY) -m ruff format .
+
+# The environment: the locked packages, then this clone of ident in it. `owner` says which clone it was.
+setup: $(VENV)/locked
+	@owner="$(CURDIR) $$(cksum < pyproject.toml)"; \
+	if [ "$$(cat $(VENV)/owner 2>/dev/null)" != "$$owner" ]; then \
+		$(VENV)/bin/uv pip install --quiet --python $(PY) --no-deps --editable . && echo "$$owner" > $(VENV)/owner; \
+	fi
+
+$(VENV)/locked: requirements.lock
+	$(PYTHON) -m venv $(VENV)
+	$(PY) -m pip install --quiet uv
+	$(VENV)/bin/uv pip install --quiet --python $(PY) --requirement requirements.lock
+	$(PY) -c "import bpy" 2>/dev/null || docker/system-libraries.sh
+	touch $@
+
+lock: setup
+	$(VENV)/bin/uv pip compile --quiet --upgrade --no-header --no-annotate --python-version 3.11 \
+		--extra test pyproject.toml --output-file requirements.lock

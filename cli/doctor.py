@@ -1,0 +1,137 @@
+"""`ident doctor`: what works on this machine, what does not, and what to type to mend it."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import platform
+import shutil
+import sys
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Literal
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from ident.render.errors import Failed, Impossible
+
+State = Literal["ok", "none", "broken"]
+GB = 1e9
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What a check found: ok, none (works without), or broken; and what to type where it is not ok."""
+
+    state: State
+    found: str
+    mend: str = ""
+
+
+def python() -> Finding:
+    found = f"{platform.python_version()}, {platform.machine()}"
+    if sys.version_info[:2] == (3, 11):
+        return Finding("ok", found)
+    return Finding("none", f"{found}: no rendering, Blender's module needs 3.11", "python3.11 -m venv .venv")
+
+
+def blender() -> Finding:
+    from ident.render import engine
+
+    engine.Engine(size=16)
+    return Finding("ok", f"bpy {engine.version()}, the scene opens")
+
+
+def cycles_gpus() -> Finding:
+    from ident.render import engine
+
+    found = engine.gpus()
+    if found:
+        return Finding("ok", ", ".join(f"{gpu.name} ({gpu.backend})" for gpu in found))
+    looked = ", ".join(engine.BACKENDS)
+    return Finding("none", f"Cycles sees none ({looked}): renders on the CPU", "nvidia-smi, if there should be one")
+
+
+def ray() -> Finding:
+    importlib.import_module("ray")
+    return Finding("ok", f"ray {version('ray')}")
+
+
+def faiss() -> Finding:
+    module = importlib.import_module("faiss")
+    count = module.get_num_gpus() if hasattr(module, "get_num_gpus") else 0
+    return Finding("ok", f"faiss {module.__version__}, GPUs: {count or 'none, searches on the CPU'}")
+
+
+def torch() -> Finding:
+    module = importlib.import_module("torch")
+    return Finding("ok", f"torch {module.__version__}, GPUs: {module.cuda.device_count() or 'none, trains on the CPU'}")
+
+
+def disk() -> Finding:
+    free = shutil.disk_usage(Path.cwd()).free / GB
+    if free < 5:
+        return Finding(
+            "broken", f"{free:.1f} GB free here: 250,000 pictures take about 5", "use a folder elsewhere: --out"
+        )
+    return Finding("ok", f"{free:.0f} GB free here")
+
+
+def memory() -> Finding:
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / GB
+    cores = os.cpu_count() or 1
+    if total / cores < 0.5:
+        return Finding(
+            "broken", f"{total:.1f} GB for {cores} cores, an engine takes 0.5", "render with fewer --workers"
+        )
+    return Finding("ok", f"{total:.0f} GB, {cores} cores")
+
+
+CHECKS: dict[str, tuple[Callable[[], Finding], str]] = {
+    "Python": (python, ""),
+    "Blender": (blender, "pip install 'bpy>=4.5,<4.6'; its system libraries: docker/system-libraries.sh"),
+    "Cycles GPUs": (cycles_gpus, ""),
+    "Ray": (ray, "pip install ray"),
+    "FAISS": (faiss, "pip install faiss-gpu (Linux x86-64) or faiss-cpu"),
+    "PyTorch": (torch, "pip install torch torchvision"),
+    "Disk": (disk, ""),
+    "Memory": (memory, ""),
+}
+"""Per part its check, and what to type if the check itself fails."""
+
+
+def examine() -> dict[str, Finding]:
+    """All findings; a check that raises is one, too."""
+    findings = {}
+    for name, (check, mend) in CHECKS.items():
+        try:
+            findings[name] = check()
+        except (ImportError, OSError, RuntimeError, Impossible, Failed) as error:
+            findings[name] = Finding("broken", str(error).splitlines()[0], mend)
+    return findings
+
+
+@click.command()
+@click.option("--json", "as_json", is_flag=True, help="Print the findings as one JSON object.")
+@click.pass_context
+def doctor(context: click.Context, as_json: bool) -> None:
+    """Say what works on this machine, what does not, and what to type to mend it.
+
+    Exit code 1 if something is broken; a GPU that is not there is not.
+    """
+    findings = examine()
+    if as_json:
+        click.echo(json.dumps({name: asdict(finding) for name, finding in findings.items()}))
+    else:
+        table = Table(box=None, show_header=False, pad_edge=False)
+        for name, finding in findings.items():
+            color = {"ok": "green", "none": "yellow", "broken": "red"}[finding.state]
+            mend = f"\n-> {finding.mend}" if finding.mend else ""
+            table.add_row(f"[{color}]{finding.state}[/]", name, finding.found + mend)
+        Console().print(table)
+    context.exit(1 if any(finding.state == "broken" for finding in findings.values()) else 0)

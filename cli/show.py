@@ -1,0 +1,104 @@
+"""`ident show`: look at the scene."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from ident.cli.progress import progress
+from ident.render import gallery, latents
+from ident.render.errors import Impossible
+from ident.render.quality import PRESETS, plain
+
+
+def parse_grid(_: click.Context, __: click.Parameter, value: str | None) -> tuple[int, int] | None:
+    """COLUMNSxROWS as two numbers."""
+    if value is None:
+        return None
+    columns, cross, rows = value.lower().partition("x")
+    if cross and columns.isdecimal() and rows.isdecimal() and 0 < int(columns) <= 1000 and 0 < int(rows) <= 1000:
+        return int(columns), int(rows)
+    raise click.BadParameter(f"{value!r} is not COLUMNSxROWS with numbers from 1 to 1000, like 6x6")
+
+
+def parse_passes(_: click.Context, __: click.Parameter, value: str) -> tuple[str, ...]:
+    """Names between commas."""
+    return gallery.check_passes([name.strip() for name in value.split(",") if name.strip()])
+
+
+@click.command(epilog="See also: docs/quality.md, the measurements behind --quality.")
+@click.option(
+    "--grid", metavar="CxR", callback=parse_grid, help="A contact sheet of random samples, C columns by R rows."
+)
+@click.option(
+    "--raw-latents", type=click.Path(path_type=Path), help="One PNG a row of this .npy file, (N, 10) in [-1, 1]."
+)
+@click.option("--seed", type=int, default=0, show_default=True, help="Which random samples --grid shows.")
+@click.option("--split", default="train", show_default=True, help="The split that the samples of --grid are from.")
+@click.option(
+    "--out", type=click.Path(path_type=Path), help="Where to write: a .png file, or a folder for --raw-latents."
+)
+@click.option("--passes", default="", metavar="P,...", callback=parse_passes, help="Also mask, depth, normal.")
+@click.option("--size", type=int, default=224, show_default=True, help="Pixels along each side of a picture.")
+@click.option(
+    "--quality",
+    type=click.Choice(list(PRESETS)),
+    default="balanced",
+    show_default=True,
+    help="reference is what the paper did: 512 samples, no denoiser, 60 times slower.",
+)
+@click.option("--samples", type=int, help="This many samples a pixel without denoiser, instead of --quality.")
+@click.option("--gpus", type=click.IntRange(min=0), default=0, show_default=True, help="Render on this many GPUs.")
+@click.option("--force", is_flag=True, help="Overwrite what is there.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")
+def show(
+    grid: tuple[int, int] | None,
+    raw_latents: Path | None,
+    seed: int,
+    split: str,
+    out: Path | None,
+    passes: tuple[str, ...],
+    size: int,
+    quality: str,
+    samples: int | None,
+    gpus: int,
+    force: bool,
+    as_json: bool,
+) -> None:
+    """Look at the scene.
+
+    Without options: the paper's traversal figure, ten columns, one latent each from -1 to 1, the others at 0.
+
+    \b
+    ident show                                      traversal.png
+    ident show --grid 6x6 --seed 0                  grid.png, 36 random samples
+    ident show --raw-latents z.npy --out pictures   pictures/00.png, 01.png, ...
+    """
+    look = gallery.Look(size, PRESETS[quality] if samples is None else plain(samples), passes, gpus)
+    if grid and raw_latents:
+        raise Impossible("--grid and --raw-latents: give one of the two")
+    if raw_latents:
+        raw = latents.read(raw_latents)
+        if out is None:
+            raise Impossible("--raw-latents without --out: give a folder to write to, like --out pictures")
+    elif grid:
+        raw = latents.sample(seed=seed, split=split, start=0, n=grid[0] * grid[1])
+    else:
+        raw = gallery.traversal()
+
+    with progress("rendering", len(raw)) as done:
+        if raw_latents and out:
+            rendered = gallery.save_all(out, raw, look, force=force, done=done)
+            result = {"folder": str(out), "pictures": len(raw), "rendered": rendered}
+        else:
+            columns = grid[0] if grid else len(latents.LATENTS)
+            labels = {} if grid else {"across": latents.NAMES, "down": [f"{value:+.2f}" for value in raw[::10, 0]]}
+            path = out or Path("grid.png" if grid else "traversal.png")
+            files = gallery.save_figure(path, raw, columns, look, force=force, done=done, **labels)
+            result = {"files": [str(file) for file in files], "pictures": len(raw)}
+    if as_json:
+        click.echo(json.dumps(result))
+    else:
+        click.echo("\n".join(map(str, result.get("files", [result.get("folder")]))))

@@ -1,0 +1,280 @@
+"""Blender, as the Python module bpy: a scene in, arrays out. The only module that imports bpy.
+
+The scene file is opened once. A picture is one or more exposures (see `quality`): each is a Cycles render of which
+the linear float pixels are taken from Blender's memory as it ends, so that no file is written or read.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import hashlib
+import os
+import sys
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from ident.render.denoise import Denoiser
+from ident.render.errors import Failed, Impossible
+from ident.render.quality import PRESETS, Exposure, Quality
+from ident.render.scene import Box, Scene, object_box
+
+
+@contextlib.contextmanager
+def _one_core() -> Iterator[None]:
+    """Show this thread a single core while Blender starts, and give the others back.
+
+    Blender's thread pool counts the cores once, then and there, and its idle threads wait by spinning: two engines
+    on two cores would take 1.6 times as long. An engine is one thread; more cores are more engines.
+    """
+    if not hasattr(os, "sched_setaffinity"):
+        yield
+        return
+    cores = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(cores)})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, cores)
+
+
+try:
+    with _one_core():
+        import bpy
+        import cycles
+except ImportError as error:
+    raise Impossible(
+        f"Blender's Python module is missing ({error}): rendering needs Python 3.11, here is "
+        f"{sys.version_info.major}.{sys.version_info.minor}; on 3.11 type `pip install bpy`, then `ident doctor`"
+    ) from error
+
+Pixels = npt.NDArray[np.uint8]
+Float32s = npt.NDArray[np.float32]
+Device = Literal["cpu", "gpu"]
+
+SCENE_FILE = Path(str(resources.files("ident.blend_assets").joinpath("3dident.blend")))
+SIZES = range(16, 4097)
+BACKENDS = ("OPTIX", "CUDA", "HIP", "ONEAPI")
+"""What Cycles may offer for a GPU, the fastest first where a device has two."""
+
+PASSES: Mapping[str, tuple[str, Callable[[Float32s], npt.NDArray[Any]]]] = MappingProxyType(
+    {
+        "mask": ("IndexOB", lambda raw: np.rint(raw[..., 0]).astype(np.uint8)),
+        "depth": ("Depth", lambda raw: raw[..., 0]),
+        "normal": ("Normal", lambda raw: raw),
+    }
+)
+"""Per pass, Blender's name for it and what is made of its channels (H, W, C).
+
+mask (H, W) uint8: 0 background, 1 ground, 2 object. depth (H, W) float32: along the camera's axis, in metres.
+normal (H, W, 3) float32: in world space. All are taken at the pixels' centres.
+"""
+
+
+def version() -> str:
+    """Blender's version."""
+    return str(bpy.app.version_string)
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """A device that Cycles can render on."""
+
+    name: str
+    backend: str
+
+
+def gpus() -> tuple[Gpu, ...]:
+    """The GPUs that Cycles sees, of the first backend that has any."""
+    preferences = bpy.context.preferences.addons["cycles"].preferences
+    for backend in BACKENDS:
+        found = [device for device in preferences.get_devices_for_type(backend) if device.type == backend]
+        if found:
+            return tuple(Gpu(device.name, backend) for device in found)
+    return ()
+
+
+def _use_gpus(count: int) -> None:
+    """Let Cycles render on the first `count` GPUs and on nothing else."""
+    found = gpus()
+    if len(found) < count:
+        names = ", ".join(gpu.name for gpu in found) or f"none; looked for {', '.join(BACKENDS)}"
+        raise Impossible(f"{count} GPUs asked for, Cycles sees {len(found)} ({names}): give --gpus {len(found)}")
+    preferences = bpy.context.preferences.addons["cycles"].preferences
+    preferences.compute_device_type = found[0].backend
+    left = count
+    for device in preferences.get_devices_for_type(found[0].backend):
+        device.use = device.type == found[0].backend and left > 0
+        left -= device.use
+
+
+@contextlib.contextmanager
+def _silent() -> Iterator[None]:
+    """Keep Blender's own chatter, which it writes from C, off stdout."""
+    sys.stdout.flush()
+    libc = ctypes.CDLL(None)
+    kept, nothing = os.dup(1), os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nothing, 1)
+    try:
+        yield
+    finally:
+        libc.fflush(None)
+        os.dup2(kept, 1)
+        os.close(kept)
+        os.close(nothing)
+
+
+def _open(blend: Path) -> None:
+    """Open the scene file, after its checksum: Blender itself may crash on a damaged one."""
+    try:
+        digest = hashlib.sha256(blend.read_bytes()).hexdigest()
+        wanted = blend.with_suffix(".sha256").read_text().split()[0]
+    except (OSError, IndexError) as error:
+        raise Failed(f"the scene file {blend} cannot be read ({error}): reinstall ident") from error
+    if digest != wanted:
+        raise Failed(f"the scene file {blend} is damaged (sha256 {digest}, not {wanted}): reinstall ident")
+    with _silent():
+        bpy.ops.wm.open_mainfile(filepath=str(blend), load_ui=False)
+
+
+@cache
+def _tap() -> dict[str, Float32s]:
+    """Blender hides a render's float pixels from Python once it is over; Cycles' own engine still sees them.
+
+    So its `render` copies them out as it ends. Gives the dictionary of passes, (H, W, C) with rows top down, that
+    every render fills anew.
+    """
+    taken: dict[str, Float32s] = {}
+    render = cycles.CyclesRender.render
+
+    def render_and_keep(self: Any, depsgraph: Any) -> None:
+        render(self, depsgraph)
+        result = self.get_result()
+        for taken_pass in result.layers[0].passes:
+            flat = np.empty(result.resolution_y * result.resolution_x * taken_pass.channels, np.float32)
+            taken_pass.rect.foreach_get(flat)
+            taken[taken_pass.name] = flat.reshape(result.resolution_y, result.resolution_x, -1)[::-1]
+
+    cycles.CyclesRender.render = render_and_keep
+    return taken
+
+
+def to_srgb(linear: Float32s) -> Pixels:
+    """The picture as seen: the sRGB curve on linear colour, rounded to 8 bits."""
+    clipped = np.clip(linear, 0, 1)
+    curved = np.where(clipped <= 0.0031308, 12.92 * clipped, 1.055 * clipped ** np.float32(1 / 2.4) - 0.055)
+    return np.rint(255 * curved).astype(np.uint8)
+
+
+class Engine:
+    """Renders scenes at one size and quality, on one core or on the first `gpus` GPUs.
+
+    Blender holds one scene a process: an engine ends the one before it.
+    """
+
+    def __init__(
+        self,
+        *,
+        size: int = 224,
+        quality: Quality = PRESETS["balanced"],
+        gpus: int = 0,
+        blend: Path = SCENE_FILE,
+    ) -> None:
+        if size not in SIZES:
+            raise Impossible(f"size {size}: give a whole number of pixels from {SIZES.start} to {SIZES.stop - 1}")
+        _open(blend)
+        if gpus:
+            _use_gpus(gpus)
+        self._quality, self._size = quality, size
+        self._taken = _tap()
+        self._denoise = Denoiser(size, size) if quality.denoise else None
+
+        self._scene, objects = bpy.context.scene, bpy.data.objects
+        self._object, self._ground, self._spotlight = (objects[name] for name in ("Object", "Ground", "Spotlight"))
+        self._lights = {item.name: item for item in objects if item.type == "LIGHT"}
+        self._scene.cycles.device = "GPU" if gpus else "CPU"
+        render = self._scene.render
+        render.threads_mode, render.threads = "FIXED", 1
+        render.resolution_x = render.resolution_y = size
+
+        vertices = np.array([vertex.co for vertex in self._object.data.vertices], dtype=np.float64)
+        self._vertices = vertices * np.array(self._object.scale)
+        camera = self._scene.camera
+        to_clip = camera.calc_matrix_camera(bpy.context.evaluated_depsgraph_get(), x=1, y=1)
+        self._camera = np.array(to_clip @ camera.matrix_world.inverted())
+
+    def image(self, scene: Scene) -> Pixels:
+        """The picture, (H, W, 3) uint8, the same for the same scene whatever was rendered before."""
+        self._place(scene)
+        box = object_box(scene, self._vertices, self._camera, self._size)
+        seeds = iter(range(2 * len(self._quality.exposures)))
+        linear: Float32s = np.zeros((self._size, self._size, 3), np.float32)
+        for exposure in self._quality.exposures:
+            linear += self._expose(exposure, box, next(seeds), next(seeds))
+        return to_srgb(self._denoise(linear) if self._denoise else linear)
+
+    def passes(self, scene: Scene, names: Collection[str]) -> dict[str, npt.NDArray[Any]]:
+        """The passes asked for, by name; PASSES says what each is."""
+        unknown = set(names) - set(PASSES)
+        if unknown:
+            raise Impossible(f"pass {sorted(unknown)[0]!r}: choose from {', '.join(PASSES)}")
+        self._place(scene)
+        layer, cycles_settings = self._scene.view_layers[0], self._scene.cycles
+        width = cycles_settings.filter_width
+        layer.use_pass_object_index = layer.use_pass_z = layer.use_pass_normal = True
+        cycles_settings.filter_width = 0.01  # the least that Cycles takes: one sample, at the centre
+        try:
+            taken = self._render(lights=(), samples=1, seed=0)
+            return {name: PASSES[name][1](taken[PASSES[name][0]]) for name in names}
+        finally:
+            cycles_settings.filter_width = width
+            layer.use_pass_object_index = layer.use_pass_z = layer.use_pass_normal = False
+
+    def _place(self, scene: Scene) -> None:
+        self._object.location, self._object.rotation_euler = scene.object_location, scene.object_rotation
+        self._object.color, self._ground.color = (*scene.object_color, 1.0), (*scene.ground_color, 1.0)
+        self._spotlight.location, self._spotlight.data.color = scene.spotlight_location, scene.spotlight_color
+
+    def _expose(self, exposure: Exposure, box: Box | None, seed: int, object_seed: int) -> Float32s:
+        """Linear colour under some of the lights, (H, W, 3): the mean of all samples that a pixel was given."""
+        colour = self._render(lights=exposure.lights, samples=exposure.samples, seed=seed)["Combined"][..., :3]
+        if box is None or not exposure.object_samples:
+            return colour
+        more = self._render(lights=exposure.lights, samples=exposure.object_samples, seed=object_seed, box=box)
+        part = colour[box.top : box.bottom, box.left : box.right]
+        part += (more["Combined"][..., :3] - part) * (
+            exposure.object_samples / (exposure.samples + exposure.object_samples)
+        )
+        return colour
+
+    def _render(
+        self, *, lights: Collection[str], samples: int, seed: int, box: Box | None = None
+    ) -> dict[str, Float32s]:
+        """One render of Cycles, of the whole picture or of a box in it; its passes by Blender's names."""
+        render, cycles_settings = self._scene.render, self._scene.cycles
+        for name, light in self._lights.items():
+            light.hide_render = name not in lights
+        cycles_settings.samples, cycles_settings.seed = samples, seed
+        render.use_border = render.use_crop_to_border = box is not None
+        if box is not None:
+            # Blender cuts towards zero: half a pixel more lands inside the pixel that is meant. It counts rows upwards.
+            render.border_min_x, render.border_max_x = ((edge + 0.5) / self._size for edge in (box.left, box.right))
+            render.border_min_y = (self._size - box.bottom + 0.5) / self._size
+            render.border_max_y = (self._size - box.top + 0.5) / self._size
+        self._taken.clear()
+        with _silent():
+            try:
+                bpy.ops.render.render()
+            except RuntimeError as error:
+                raise Failed(f"Blender could not render: {error}") from error
+        if "Combined" not in self._taken:
+            raise Failed("Blender ended a render without a picture")
+        return dict(self._taken)

@@ -1,0 +1,54 @@
+"""How much work goes into a picture: the presets, as data. docs/quality.md has the measurements behind them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from ident.render.errors import Impossible
+
+SUN, AREA, SPOT = "LightDynamic", "LightStatic", "Spotlight"
+MOST_SAMPLES = 65536
+
+
+@dataclass(frozen=True)
+class Exposure:
+    """One render with some of the lights on: samples a pixel of the whole picture, and more around the object."""
+
+    lights: tuple[str, ...]
+    samples: int
+    object_samples: int = 0
+
+    def __post_init__(self) -> None:
+        for name, samples, least in (("samples", self.samples, 1), ("object_samples", self.object_samples, 0)):
+            if not least <= samples <= MOST_SAMPLES:
+                raise Impossible(f"{name} {samples}: give a whole number from {least} to {MOST_SAMPLES}")
+
+
+@dataclass(frozen=True)
+class Quality:
+    """A picture is the sum of its exposures in linear light, denoised or not."""
+
+    exposures: tuple[Exposure, ...]
+    denoise: bool
+
+
+def plain(samples: int) -> Quality:
+    """All lights at once and no denoiser, as the published images were sampled."""
+    return Quality((Exposure((SUN, AREA, SPOT), samples),), denoise=False)
+
+
+def by_light(sun: tuple[int, int], area: tuple[int, int], spot: tuple[int, int]) -> Quality:
+    """One light at a time, each with (samples, object_samples), denoised."""
+    return Quality((Exposure((SUN,), *sun), Exposure((AREA,), *area), Exposure((SPOT,), *spot)), denoise=True)
+
+
+PRESETS: Mapping[str, Quality] = MappingProxyType(
+    {
+        "draft": by_light(sun=(1, 4), area=(1, 0), spot=(1, 4)),
+        "balanced": by_light(sun=(1, 8), area=(1, 4), spot=(1, 16)),
+        "high": by_light(sun=(3, 32), area=(2, 16), spot=(4, 48)),
+        "reference": plain(512),
+    }
+)

@@ -1,0 +1,92 @@
+"""From scene values to what Blender is told: places, angles and linear colours. Pure; knows no Blender."""
+
+from __future__ import annotations
+
+import colorsys
+import math
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+Triple = tuple[float, float, float]
+
+RISE = 4.4421  # the ground lies this far below the origin; heights above it are measured from there
+SPOTLIGHT_RADIUS = 4.0
+SPOTLIGHT_HEIGHT = 6.0
+
+
+@dataclass(frozen=True)
+class Scene:
+    """One picture's scene: all that the ten latents decide. Lengths in metres, angles in radians, colours linear."""
+
+    object_location: Triple
+    object_rotation: Triple  # Euler angles, order XYZ
+    object_color: Triple
+    ground_color: Triple
+    spotlight_location: Triple
+    spotlight_color: Triple
+
+
+class Box(NamedTuple):
+    """A rectangle of pixels, rows top down: columns left to right - 1, rows top to bottom - 1."""
+
+    left: int
+    top: int
+    right: int
+    bottom: int
+
+
+def hue_color(hue: float, saturation: float) -> Triple:
+    """The linear colour of a hue in radians.
+
+    The published data convert hue / (2 pi) without wrapping it into [0, 1): below zero the conversion cuts the
+    sixth of the colour circle towards zero and extrapolates, Blender lifts negative parts to zero, and parts above
+    one stay. A hue of -0.9 is therefore a pure red, not a magenta.
+    """
+    red, green, blue = colorsys.hsv_to_rgb(hue / (2 * math.pi), saturation, 1.0)
+    return max(red, 0.0), max(green, 0.0), max(blue, 0.0)
+
+
+def place(values: npt.ArrayLike) -> Scene:
+    """The scene of ten scene values."""
+    x, y, z, alpha, beta, gamma, angle, object_hue, spotlight_hue, ground_hue = map(float, np.asarray(values))
+    return Scene(
+        object_location=(x, y, z + RISE / 2),
+        object_rotation=(alpha, beta, gamma),
+        object_color=hue_color(object_hue, 1.0),
+        ground_color=hue_color(ground_hue, 0.6),
+        spotlight_location=(
+            SPOTLIGHT_RADIUS * math.sin(angle),
+            SPOTLIGHT_RADIUS * math.cos(angle),
+            SPOTLIGHT_HEIGHT + RISE,
+        ),
+        spotlight_color=hue_color(spotlight_hue, 0.8),
+    )
+
+
+def rotation(angles: Triple) -> Floats:
+    """The matrix (3, 3) of Euler angles in the order XYZ: about x first."""
+    (ca, sa), (cb, sb), (cg, sg) = ((math.cos(a), math.sin(a)) for a in angles)
+    about_x = np.array([[1, 0, 0], [0, ca, -sa], [0, sa, ca]])
+    about_y = np.array([[cb, 0, sb], [0, 1, 0], [-sb, 0, cb]])
+    about_z = np.array([[cg, -sg, 0], [sg, cg, 0], [0, 0, 1]])
+    return np.asarray(about_z @ about_y @ about_x)
+
+
+def object_box(scene: Scene, vertices: Floats, camera: Floats, size: int) -> Box | None:
+    """The pixels that the object can touch, the pixel filter's reach included; None if it is out of the picture.
+
+    `vertices` (vertex, 3) are the object's before it is turned and moved, `camera` (4, 4) takes the world to the
+    clip space of a square picture.
+    """
+    world = vertices @ rotation(scene.object_rotation).T + scene.object_location
+    clip = world @ camera[:, :3].T + camera[:, 3]
+    across, up = (clip[:, :2] / clip[:, 3:]).T
+    reach = 2
+    left, right = size * (across.min() + 1) / 2 - reach, size * (across.max() + 1) / 2 + reach
+    top, bottom = size * (1 - up.max()) / 2 - reach, size * (1 - up.min()) / 2 + reach
+    box = Box(*(min(max(edge, 0), size) for edge in map(int, map(round, (left, top, right, bottom)))))
+    return box if box.left < box.right and box.top < box.bottom else None
