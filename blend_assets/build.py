@@ -23,7 +23,7 @@ GROUND_SIDE = 1500.0
 
 
 def surface_shader() -> bpy.types.NodeTree:
-    """The shader that object and ground share, as one node group: diffuse, velvet and glossy, mixed by two Fresnel terms.
+    """The shader of object and ground, as one node group: diffuse, velvet and glossy, mixed by two Fresnel terms.
 
     The colour is that of the object that wears it, so that a new colour recompiles no shader.
     """

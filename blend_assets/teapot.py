@@ -34,7 +34,8 @@ def control_points() -> Floats:
     points = np.asarray(data["control_points"], dtype=np.float64)
     turn = np.array([[np.cos(TURN), -np.sin(TURN), 0], [np.sin(TURN), np.cos(TURN), 0], [0, 0, 1]])
     points = points @ (SCALE * turn).T + [0, 0, SHIFT]
-    return points[np.asarray(data["patches"]) - 1].reshape(-1, 4, 4, 3)
+    patches = np.asarray(data["patches"]) - 1
+    return np.asarray(points[patches].reshape(-1, 4, 4, 3), dtype=np.float64)
 
 
 def surface(patches: Floats, t: Floats) -> Floats:

@@ -90,15 +90,14 @@ def show(
 
     with progress("rendering", len(raw)) as done:
         if raw_latents and out:
-            rendered = gallery.save_all(out, raw, look, force=force, done=done)
-            result = {"folder": str(out), "pictures": len(raw), "rendered": rendered}
+            gallery.save_all(out, raw, look, force=force, done=done)
+            written = [out]
         else:
             columns = grid[0] if grid else len(latents.LATENTS)
-            labels = {} if grid else {"across": latents.NAMES, "down": [f"{value:+.2f}" for value in raw[::10, 0]]}
+            across, down = ((), ()) if grid else (latents.NAMES, [f"{value:+.2f}" for value in raw[::columns, 0]])
             path = out or Path("grid.png" if grid else "traversal.png")
-            files = gallery.save_figure(path, raw, columns, look, force=force, done=done, **labels)
-            result = {"files": [str(file) for file in files], "pictures": len(raw)}
+            written = gallery.save_figure(path, raw, columns, look, force=force, done=done, across=across, down=down)
     if as_json:
-        click.echo(json.dumps(result))
+        click.echo(json.dumps({"written": list(map(str, written)), "pictures": len(raw)}))
     else:
-        click.echo("\n".join(map(str, result.get("files", [result.get("folder")]))))
+        click.echo("\n".join(map(str, written)))

@@ -171,7 +171,7 @@ def to_srgb(linear: Float32s) -> Pixels:
     """The picture as seen: the sRGB curve on linear colour, rounded to 8 bits."""
     clipped = np.clip(linear, 0, 1)
     curved = np.where(clipped <= 0.0031308, 12.92 * clipped, 1.055 * clipped ** np.float32(1 / 2.4) - 0.055)
-    return np.rint(255 * curved).astype(np.uint8)
+    return np.asarray(np.rint(255 * curved), dtype=np.uint8)
 
 
 class Engine:

@@ -93,8 +93,8 @@ def traversal(steps: int = 7) -> npt.NDArray[np.float32]:
 VIEWS: Mapping[str, Callable[[npt.NDArray[Any]], npt.NDArray[np.uint8]]] = {
     "image": lambda image: image,
     "mask": lambda mask: np.array([[0, 0, 0], [120, 120, 120], [240, 190, 60]], np.uint8)[mask],
-    "depth": lambda depth: np.uint8(255 * np.clip(4 / depth, 0, 1))[..., None].repeat(3, axis=2),
-    "normal": lambda normal: np.uint8(np.clip(127.5 * (normal + 1), 0, 255)),
+    "depth": lambda depth: np.asarray(255 * np.clip(4 / depth, 0, 1), np.uint8)[..., None].repeat(3, axis=2),
+    "normal": lambda normal: np.asarray(np.clip(127.5 * (normal + 1), 0, 255), np.uint8),
 }
 """How each array is drawn, as (H, W, 3) uint8. Depth: the nearer, the brighter."""
 
@@ -177,8 +177,8 @@ def make_folder(path: Path) -> None:
 
 def save_all(
     folder: Path, raw: npt.NDArray[np.float32], look: Look, *, force: bool, done: Callable[[int], object]
-) -> int:
-    """Write 00.png, 01.png, ... for raw latents (n, 10); gives the number rendered, those already there left out."""
+) -> None:
+    """Write 00.png, 01.png, ... for raw latents (n, 10); those that are there are not rendered again."""
     make_folder(folder)
     digits = max(2, len(str(len(raw) - 1)))
     stems = [folder / f"{i:0{digits}d}" for i in range(len(raw))]
@@ -190,7 +190,6 @@ def save_all(
         for k, frame in frames(raw[missing], look):
             save_frame(stems[missing[k]], frame, raw[missing[k]], look)
             done(1)
-    return len(missing)
 
 
 def save_figure(
@@ -212,7 +211,8 @@ def save_figure(
         raise Impossible(f"{path}: is a folder; give the name of a .png file")
     names = ("image", *look.passes)
     paths = [path if name == "image" else path.with_name(f"{path.stem}_{name}{path.suffix}") for name in names]
-    if all([is_done(each, raw, look, force=force) for each in paths]):
+    there = [is_done(each, raw, look, force=force) for each in paths]
+    if all(there):
         done(len(raw))
         return paths
     cells: dict[str, list[npt.NDArray[np.uint8]]] = {

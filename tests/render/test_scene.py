@@ -1,0 +1,67 @@
+"""Places, angles and colours against what is known of the published scene."""
+
+from __future__ import annotations
+
+import colorsys
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.spatial.transform import Rotation
+
+from ident.render import scene
+from ident.render.scene import Box
+
+angles = st.floats(-math.pi / 2, math.pi / 2)
+
+
+def test_the_scene_of_the_zero_latent() -> None:
+    assert scene.place(np.zeros(10)) == scene.Scene(
+        object_location=(0, 0, 2.22105),
+        object_rotation=(0, 0, 0),
+        object_color=(1, 0, 0),
+        ground_color=(1, 0.4, 0.4),
+        spotlight_location=(0, 4, 10.4421),
+        spotlight_color=(1, pytest.approx(0.2), pytest.approx(0.2)),
+    )
+
+
+def test_every_value_reaches_its_place() -> None:
+    placed = scene.place([1, 2, 3, 0.1, 0.2, 0.3, math.pi / 6, 0, 0, 0])
+    assert placed.object_location == (1, 2, pytest.approx(5.22105))
+    assert placed.object_rotation == (0.1, 0.2, 0.3)
+    assert placed.spotlight_location == pytest.approx((2, 4 * math.sqrt(0.75), 10.4421))
+
+
+@given(hue=st.floats(0, math.pi / 2), saturation=st.floats(0, 1))
+def test_hues_above_zero_are_plain_hsv(hue: float, saturation: float) -> None:
+    assert scene.hue_color(hue, saturation) == pytest.approx(colorsys.hsv_to_rgb(hue / (2 * math.pi), saturation, 1))
+
+
+@given(hue=st.floats(-math.pi / 2, -1e-9), saturation=st.floats(0.01, 1))
+def test_hues_below_zero_extrapolate_the_sixth_above_them(hue: float, saturation: float) -> None:
+    sixths = hue / (2 * math.pi) * 6  # in [-1.5, 0)
+    if sixths > -1:  # red to yellow, continued backwards: green falls below the grey part
+        expected = (1, 1 - saturation * (1 - sixths), 1 - saturation)
+    else:  # magenta to red, continued backwards: blue rises above one
+        expected = (1, 1 - saturation, 1 - saturation * (sixths + 1))
+    assert scene.hue_color(hue, saturation) == pytest.approx([max(part, 0) for part in expected])
+
+
+@given(alpha=angles, beta=angles, gamma=angles)
+def test_rotations_against_scipy(alpha: float, beta: float, gamma: float) -> None:
+    expected = Rotation.from_euler("xyz", [alpha, beta, gamma]).as_matrix()
+    assert np.allclose(scene.rotation((alpha, beta, gamma)), expected)
+
+
+CAMERA = np.array([[1.0, 0, 0, 0], [0, 1, 0, 0], [0, 0, 0, 0], [0, 0, 0, 1]])  # looks down, sees [-1, 1] squared
+
+
+def test_boxes_hold_the_object_and_the_filter_and_end_at_the_picture() -> None:
+    at_rest = scene.place([0] * 10)
+    square = np.array([[-0.5, -0.5, 0], [0.5, 0.5, 0]])
+    assert scene.object_box(at_rest, square, CAMERA, 100) == Box(23, 23, 77, 77)
+    assert scene.object_box(at_rest, square + np.array([0.5, 0.25, 0]), CAMERA, 100) == Box(48, 10, 100, 65)
+    assert scene.object_box(at_rest, square + np.array([5, 0, 0]), CAMERA, 100) is None
