@@ -29,25 +29,28 @@ from ident.render.scene import Box, Scene, object_box
 
 
 @contextlib.contextmanager
-def _one_core() -> Iterator[None]:
-    """Show this thread a single core while Blender starts, and give the others back.
+def _manners() -> Iterator[None]:
+    """Start Blender without what it would do to the process.
 
-    Blender's thread pool counts the cores once, then and there, and its idle threads wait by spinning: two engines
-    on two cores would take 1.6 times as long. An engine is one thread; more cores are more engines.
+    It shows this thread a single core, and gives the others back: Blender's thread pool counts the cores once, then
+    and there, and its idle threads wait by spinning, so that two engines on two cores would take 1.6 times as long.
+    An engine is one thread; more cores are more engines. And Blender's own modules, one of which is called bpy, go
+    to the end of the path: in front they would hide the real one from a process that inherits the path.
     """
-    if not hasattr(os, "sched_setaffinity"):
-        yield
-        return
-    cores = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, {min(cores)})
+    path = list(sys.path)
+    cores = os.sched_getaffinity(0) if hasattr(os, "sched_setaffinity") else set()
+    if cores:
+        os.sched_setaffinity(0, {min(cores)})
     try:
         yield
     finally:
-        os.sched_setaffinity(0, cores)
+        if cores:
+            os.sched_setaffinity(0, cores)
+        sys.path[:] = path + [folder for folder in sys.path if folder not in path]
 
 
 try:
-    with _one_core():
+    with _manners():
         import bpy
         import cycles
 except ImportError as error:

@@ -88,5 +88,6 @@ def object_box(scene: Scene, vertices: Floats, camera: Floats, size: int) -> Box
     reach = 2
     left, right = size * (across.min() + 1) / 2 - reach, size * (across.max() + 1) / 2 + reach
     top, bottom = size * (1 - up.max()) / 2 - reach, size * (1 - up.min()) / 2 + reach
-    box = Box(*(min(max(edge, 0), size) for edge in map(int, map(round, (left, top, right, bottom)))))
+    edges = math.floor(left), math.floor(top), math.ceil(right), math.ceil(bottom)
+    box = Box(*(min(max(edge, 0), size) for edge in edges))
     return box if box.left < box.right and box.top < box.bottom else None

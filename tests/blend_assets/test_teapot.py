@@ -46,8 +46,6 @@ def test_faces_turn_outwards() -> None:
     mesh = teapot.build()
     edges = Counter((a, b) for face in mesh.faces for a, b in zip(face, face[1:] + face[:1], strict=True))
     assert max(edges.values()) == 1
-    for face in mesh.faces:
-        a, b, c = mesh.vertices[list(face[:3])]
-        centre, normal = (a + b + c) / 3, np.cross(b - a, c - a)
-        if np.hypot(*centre[:2]) > 1.0 and np.hypot(*centre[:2]) < 1.2 and -0.5 < centre[2] < 0.2:
-            assert normal[:2] @ centre[:2] > -1e-9
+    body = np.array(mesh.faces[400:1200])  # patches 4 to 11
+    a, b, c, _ = mesh.vertices[body].transpose(1, 0, 2)
+    assert (np.sum(np.cross(b - a, c - a)[:, :2] * a[:, :2], axis=1) > 0).all()

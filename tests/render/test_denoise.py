@@ -14,7 +14,7 @@ def ramp(size: int = 96) -> npt.NDArray[np.float32]:
     x = np.linspace(0.1, 0.9, size, dtype=np.float32)
     picture = np.stack([np.tile(x, (size, 1)), np.tile(x[:, None], (1, size)), np.full((size, size), 0.5)], axis=2)
     picture[size // 3 : size // 2, size // 3 : size // 2] = (0.9, 0.1, 0.2)
-    return picture.astype(np.float32)
+    return np.asarray(picture, np.float32)
 
 
 def test_noise_goes_and_the_picture_stays() -> None:

@@ -1,0 +1,148 @@
+"""The command line: exit codes, one-line errors, stdout for results alone."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from importlib.metadata import version
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from ident.cli import ident as command
+from ident.render import latents
+from tests.conftest import Run
+
+QUICK = ("--size", 16, "--samples", 1)
+
+
+@pytest.fixture
+def raw_file(tmp_path: Path) -> Path:
+    np.save(tmp_path / "z.npy", latents.sample(seed=0, split="test", start=0, n=3))
+    return tmp_path / "z.npy"
+
+
+def test_version(ident: Run) -> None:
+    done = ident("--version")
+    assert (done.returncode, done.stdout) == (0, f"ident, version {version('ident')}\n")
+
+
+@pytest.mark.parametrize("name", [None, *command.commands])
+def test_help_fits_a_terminal(name: str | None) -> None:
+    result = CliRunner(env={"COLUMNS": "80"}).invoke(command, [name, "--help"] if name else ["--help"])
+    assert result.exit_code == 0
+    assert max(map(len, result.output.splitlines())) <= 80
+
+
+def test_no_command_shows_help(ident: Run) -> None:
+    done = ident()
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "Commands:" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["shwo"], "'shwo'"),
+        (["show", "--nope"], "--nope"),
+        (["show", "--quality", "best"], "'best' is not one of 'draft', 'balanced', 'high', 'reference'"),
+        (["show", "--passes", "mask,albedo"], "'albedo': choose from mask, depth, normal"),
+        (["show", "--size", "0"], "size 0: give a whole number of pixels from 16 to 4096"),
+        (["show", "--grid", "1x1", "--size", "100000"], "size 100000"),
+        (["show", "--samples", "0"], "samples 0"),
+        (["show", "--gpus", "-1"], "-1 is not in the range"),
+        (["show", "--gpus", "2", "--grid", "1x1"], "2 GPUs asked for, Cycles sees 0"),
+        (["show", "--grid", "0x3"], "'0x3' is not COLUMNSxROWS"),
+        (["show", "--grid", "6"], "'6' is not"),
+        (["show", "--grid", "2x2", "--seed", "-1"], "seed -1"),
+        (["show", "--grid", "2x2", "--raw-latents", "z.npy"], "give one of the two"),
+        (["show", "--raw-latents", "z.npy"], "without --out"),
+        (["show", "--raw-latents", "nowhere.npy", "--out", "d"], "nowhere.npy: No such file"),
+        (["show", "--raw-latents", "z.npy", "--out", "z.npy"], "z.npy: is a file"),
+        (["show", "--raw-latents", "z.npy", "--out", "/proc/x"], "/proc/x: cannot be made"),
+        (["show", "--grid", "1x1", "--out", "."], "is a folder"),
+    ],
+)
+@pytest.mark.usefixtures("raw_file")
+def test_the_impossible_is_refused_in_one_line(ident: Run, arguments: list[str], says: str) -> None:
+    done = ident(*arguments)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert says in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    assert done.stderr.startswith("ident: ")
+
+
+def test_debug_shows_where(ident: Run) -> None:
+    done = ident("show", "--raw-latents", "nowhere.npy", "--out", "d", "--debug")
+    assert "Traceback" in done.stderr
+
+
+def test_without_blender(ident: Run, tmp_path: Path) -> None:
+    (tmp_path / "without" / "bpy").mkdir(parents=True)
+    (tmp_path / "without" / "bpy" / "__init__.py").write_text("raise ImportError('no bpy for this Python')")
+    done = ident("show", *QUICK, env={**os.environ, "PYTHONPATH": str(tmp_path / "without")})
+    assert done.returncode == 2
+    assert "rendering needs Python 3.11" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    done = ident("doctor", "--json", env={**os.environ, "PYTHONPATH": str(tmp_path / "without")})
+    assert done.returncode == 1
+    blender = json.loads(done.stdout)["Blender"]
+    assert blender["state"] == "broken"
+    assert "pip install" in blender["mend"]
+
+
+def test_rows_of_a_file(ident: Run, raw_file: Path, tmp_path: Path) -> None:
+    arguments = ("show", "--raw-latents", raw_file, "--out", "d", "--passes", "mask", *QUICK, "--json")
+    done = ident(*arguments)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == {"written": ["d"], "pictures": 3}
+    assert {path.name for path in (tmp_path / "d").glob("*.png")} == {"00.png", "01.png", "02.png"}
+    assert ident(*arguments).returncode == 0
+    other = ident(*arguments, "--size", 32)
+    assert other.returncode == 2
+    assert "--force" in other.stderr
+    assert ident(*arguments, "--size", 32, "--force").returncode == 0
+
+
+def test_the_figures(ident: Run, tmp_path: Path) -> None:
+    assert ident("show", *QUICK).stdout == "traversal.png\n"
+    done = ident("show", "--grid", "3x2", "--passes", "depth,mask", *QUICK)
+    assert done.stdout == "grid.png\ngrid_depth.png\ngrid_mask.png\n"
+    assert (tmp_path / "traversal.png").stat().st_size > 5000
+    assert "6/6" in done.stderr
+
+
+def test_doctor(ident: Run) -> None:
+    done = ident("doctor", "--json")
+    findings = json.loads(done.stdout)
+    assert list(findings) == ["Python", "Blender", "Cycles GPUs", "Ray", "FAISS", "PyTorch", "Disk", "Memory"]
+    assert findings["Blender"]["found"].startswith("bpy 4.5")
+    assert all(finding["state"] == "ok" or finding["mend"] for finding in findings.values())
+    table = ident("doctor", env={**os.environ, "COLUMNS": "80"})
+    assert max(map(len, table.stdout.splitlines())) <= 80
+
+
+def test_an_interrupt_keeps_what_is_done(tmp_path: Path) -> None:
+    np.save(tmp_path / "z.npy", latents.sample(seed=0, split="test", start=0, n=60))
+    arguments = ["show", "--raw-latents", "z.npy", "--out", "d", "--size", "64", "--samples", "64"]
+    run = subprocess.Popen(
+        [sys.executable, "-m", "ident.cli", *arguments],
+        cwd=tmp_path, stderr=subprocess.PIPE, text=True, start_new_session=True,
+    )  # fmt: skip
+    until = time.monotonic() + 60
+    while not list(tmp_path.glob("d/*.png")) and time.monotonic() < until:
+        time.sleep(0.05)
+    os.killpg(run.pid, signal.SIGINT)
+    _, stderr = run.communicate(timeout=60)
+    assert run.returncode == 1
+    assert stderr.splitlines()[-1].startswith("ident: stopped; what is done is kept")
+    assert "Traceback" not in stderr
+    assert 0 < len(list(tmp_path.glob("d/*.png"))) < 60
+    assert not list(tmp_path.glob("d/.*"))
