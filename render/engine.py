@@ -24,8 +24,8 @@ import numpy.typing as npt
 
 from ident.render.denoise import Denoiser
 from ident.render.errors import Failed, Impossible
-from ident.render.quality import PRESETS, Exposure, Quality
-from ident.render.scene import Box, Scene, object_box
+from ident.render.quality import PRESETS, SPOT, Exposure, Quality
+from ident.render.scene import Box, Scene, object_points, pixel_box, spotlight_rim
 
 
 @contextlib.contextmanager
@@ -196,7 +196,7 @@ class Engine:
         _open(blend)
         if gpus:
             _use_gpus(gpus)
-        self._quality, self._size = quality, size
+        self._quality, self._size, self._whole = quality, size, Box(0, 0, size, size)
         self._taken = _tap()
         self._denoise = Denoiser(size, size) if quality.denoise else None
 
@@ -217,11 +217,9 @@ class Engine:
     def image(self, scene: Scene) -> Pixels:
         """The picture, (H, W, 3) uint8, the same for the same scene whatever was rendered before."""
         self._place(scene)
-        box = object_box(scene, self._vertices, self._camera, self._size)
-        seeds = iter(range(2 * len(self._quality.exposures)))
         linear: Float32s = np.zeros((self._size, self._size, 3), np.float32)
-        for exposure in self._quality.exposures:
-            linear += self._expose(exposure, box, next(seeds), next(seeds))
+        for i, exposure in enumerate(self._quality.exposures):
+            linear += self._expose(exposure, scene, seed=2 * i)
         return to_srgb(self._denoise(linear) if self._denoise else linear)
 
     def passes(self, scene: Scene, names: Collection[str]) -> dict[str, npt.NDArray[Any]]:
@@ -235,7 +233,7 @@ class Engine:
         layer.use_pass_object_index = layer.use_pass_z = layer.use_pass_normal = True
         cycles_settings.filter_width = 0.01  # the least that Cycles takes: one sample, at the centre
         try:
-            taken = self._render(lights=(), samples=1, seed=0)
+            taken = self._render(lights=(), samples=1, seed=0, box=self._whole)
             return {name: PASSES[name][1](taken[PASSES[name][0]]) for name in names}
         finally:
             cycles_settings.filter_width = width
@@ -246,32 +244,37 @@ class Engine:
         self._object.color, self._ground.color = (*scene.object_color, 1.0), (*scene.ground_color, 1.0)
         self._spotlight.location, self._spotlight.data.color = scene.spotlight_location, scene.spotlight_color
 
-    def _expose(self, exposure: Exposure, box: Box | None, seed: int, object_seed: int) -> Float32s:
+    def _expose(self, exposure: Exposure, scene: Scene, seed: int) -> Float32s:
         """Linear colour under some of the lights, (H, W, 3): the mean of all samples that a pixel was given."""
-        colour = self._render(lights=exposure.lights, samples=exposure.samples, seed=seed)["Combined"][..., :3]
-        if box is None or not exposure.object_samples:
-            return colour
-        more = self._render(lights=exposure.lights, samples=exposure.object_samples, seed=object_seed, box=box)
-        part = colour[box.top : box.bottom, box.left : box.right]
-        part += (more["Combined"][..., :3] - part) * (
-            exposure.object_samples / (exposure.samples + exposure.object_samples)
-        )
-        return colour
+        points = object_points(scene, self._vertices)
+        around_object = pixel_box(points, self._camera, self._size)
+        lit: Box | None = self._whole
+        if exposure.lights == (SPOT,):  # beyond its cone the picture is black
+            cone = self._spotlight.data
+            rim = spotlight_rim(scene, cone.spot_size / 2, cone.shadow_soft_size)
+            lit = pixel_box(np.concatenate([points, rim]), self._camera, self._size)
 
-    def _render(
-        self, *, lights: Collection[str], samples: int, seed: int, box: Box | None = None
-    ) -> dict[str, Float32s]:
-        """One render of Cycles, of the whole picture or of a box in it; its passes by Blender's names."""
+        colour: Float32s = np.zeros((self._size, self._size, 3), np.float32)
+        given: Float32s = np.zeros((self._size, self._size, 1), np.float32)
+        for k, (box, samples) in enumerate(((lit, exposure.samples), (around_object, exposure.object_samples))):
+            if box and samples:
+                part = slice(box.top, box.bottom), slice(box.left, box.right)
+                taken = self._render(lights=exposure.lights, samples=samples, seed=seed + k, box=box)
+                colour[part] += samples * taken["Combined"][..., :3]
+                given[part] += samples
+        return np.asarray(colour / np.maximum(given, 1), np.float32)
+
+    def _render(self, *, lights: Collection[str], samples: int, seed: int, box: Box) -> dict[str, Float32s]:
+        """One render of Cycles, of a box in the picture; its passes by Blender's names."""
         render, cycles_settings = self._scene.render, self._scene.cycles
         for name, light in self._lights.items():
             light.hide_render = name not in lights
         cycles_settings.samples, cycles_settings.seed = samples, seed
-        render.use_border = render.use_crop_to_border = box is not None
-        if box is not None:
-            # Blender cuts towards zero: half a pixel more lands inside the pixel that is meant. It counts rows upwards.
-            render.border_min_x, render.border_max_x = ((edge + 0.5) / self._size for edge in (box.left, box.right))
-            render.border_min_y = (self._size - box.bottom + 0.5) / self._size
-            render.border_max_y = (self._size - box.top + 0.5) / self._size
+        render.use_border = render.use_crop_to_border = True
+        # Blender cuts towards zero: half a pixel more lands inside the pixel that is meant. It counts rows upwards.
+        render.border_min_x, render.border_max_x = ((edge + 0.5) / self._size for edge in (box.left, box.right))
+        render.border_min_y = (self._size - box.bottom + 0.5) / self._size
+        render.border_max_y = (self._size - box.top + 0.5) / self._size
         self._taken.clear()
         with _silent():
             try:

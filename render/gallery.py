@@ -130,6 +130,7 @@ def is_done(path: Path, raw: npt.NDArray[np.float32], look: Look, *, force: bool
         return False
     try:
         with Image.open(path) as found:
+            found.load()  # raises where the file is cut short
             recipe = found.info.get("ident")
     except (UnidentifiedImageError, OSError):
         recipe = None

@@ -14,7 +14,7 @@ MOST_SAMPLES = 65536
 
 @dataclass(frozen=True)
 class Exposure:
-    """One render with some of the lights on: samples a pixel of the whole picture, and more around the object."""
+    """Some of the lights on: samples a pixel of all that they light, and more in the box around the object."""
 
     lights: tuple[str, ...]
     samples: int

@@ -16,6 +16,7 @@ Triple = tuple[float, float, float]
 RISE = 4.4421  # the ground lies this far below the origin; heights above it are measured from there
 SPOTLIGHT_RADIUS = 4.0
 SPOTLIGHT_HEIGHT = 6.0
+FILTER_REACH = 2  # pixels
 
 
 @dataclass(frozen=True)
@@ -76,18 +77,38 @@ def rotation(angles: Triple) -> Floats:
     return np.asarray(about_z @ about_y @ about_x)
 
 
-def object_box(scene: Scene, vertices: Floats, camera: Floats, size: int) -> Box | None:
-    """The pixels that the object can touch, the pixel filter's reach included; None if it is out of the picture.
+def pixel_box(world: Floats, camera: Floats, size: int) -> Box | None:
+    """The pixels that points of the world (n, 3) and all between them can touch; None if they are out of the picture.
 
-    `vertices` (vertex, 3) are the object's before it is turned and moved, `camera` (4, 4) takes the world to the
-    clip space of a square picture.
+    `camera` (4, 4) takes the world to the clip space of a square picture.
     """
-    world = vertices @ rotation(scene.object_rotation).T + scene.object_location
     clip = world @ camera[:, :3].T + camera[:, 3]
     across, up = (clip[:, :2] / clip[:, 3:]).T
-    reach = 2
-    left, right = size * (across.min() + 1) / 2 - reach, size * (across.max() + 1) / 2 + reach
-    top, bottom = size * (1 - up.max()) / 2 - reach, size * (1 - up.min()) / 2 + reach
+    left, right = size * (across.min() + 1) / 2 - FILTER_REACH, size * (across.max() + 1) / 2 + FILTER_REACH
+    top, bottom = size * (1 - up.max()) / 2 - FILTER_REACH, size * (1 - up.min()) / 2 + FILTER_REACH
     edges = math.floor(left), math.floor(top), math.ceil(right), math.ceil(bottom)
     box = Box(*(min(max(edge, 0), size) for edge in edges))
     return box if box.left < box.right and box.top < box.bottom else None
+
+
+def object_points(scene: Scene, vertices: Floats) -> Floats:
+    """The object's vertices (n, 3), turned and moved."""
+    return np.asarray(vertices @ rotation(scene.object_rotation).T + scene.object_location)
+
+
+def spotlight_rim(scene: Scene, half_angle: float, radius: float) -> Floats:
+    """Points (32, 3) on the ground around all that the spotlight, a ball of a radius, can light there.
+
+    Rays within the half angle from any point of the ball stay in the cone that touches it, whose apex lies behind it.
+    """
+    spotlight = np.array(scene.spotlight_location, dtype=np.float64)
+    axis = scene.object_location - spotlight
+    axis /= np.linalg.norm(axis)
+    apex = spotlight - axis * radius / math.sin(half_angle)
+    side = np.cross(axis, [1.0, 0.0, 0.0])
+    side /= np.linalg.norm(side)
+    turn = np.linspace(0, 2 * math.pi, 32, endpoint=False)[:, None]
+    # The polygon of 32 rays is widened by 1 / cos(pi / 32), so that it holds the circle.
+    reach = math.tan(half_angle) / math.cos(math.pi / 32)
+    rays = axis + reach * (np.cos(turn) * side + np.sin(turn) * np.cross(axis, side))
+    return np.asarray(apex + rays * ((-RISE - apex[2]) / rays[:, 2:]))

@@ -16,7 +16,7 @@ from ident.render import engine
 from ident.render.engine import SCENE_FILE, Engine, to_srgb
 from ident.render.errors import Failed, Impossible
 from ident.render.quality import AREA, PRESETS, SPOT, SUN, Exposure, Quality, plain
-from ident.render.scene import Scene, object_box, place
+from ident.render.scene import Box, Scene, object_points, pixel_box, place, spotlight_rim
 from tests.conftest import psnr
 
 DRAFT = PRESETS["draft"]
@@ -78,7 +78,7 @@ def test_masks_lie_in_the_box_and_end_where_it_ends(scenes: list[Scene]) -> None
     engine = Engine(size=96)
     for scene in scenes:
         rows, columns = np.nonzero(engine.passes(scene, ["mask"])["mask"] == 2)
-        box = object_box(scene, engine._vertices, engine._camera, 96)
+        box = pixel_box(object_points(scene, engine._vertices), engine._camera, 96)
         if box is None:
             assert not len(rows)
             continue
@@ -86,6 +86,24 @@ def test_masks_lie_in_the_box_and_end_where_it_ends(scenes: list[Scene]) -> None
         assert box.top <= rows.min() <= rows.max() < box.bottom
         assert box.right - box.left <= columns.max() - columns.min() + 8
         assert box.bottom - box.top <= rows.max() - rows.min() + 8
+
+
+def test_nothing_that_the_spotlight_lights_is_left_out() -> None:
+    engine, boxes = Engine(size=64), list[Box]()
+    raw = np.concatenate([latents.sample(seed=5, split="test", start=0, n=20), np.eye(10), -np.eye(10)])
+    for values in latents.to_scene_values(raw):
+        scene = place(values)
+        engine._place(scene)
+        lit = engine._render(lights=(SPOT,), samples=8, seed=0, box=engine._whole)["Combined"][..., :3]
+        cone = engine._spotlight.data
+        rim = spotlight_rim(scene, cone.spot_size / 2, cone.shadow_soft_size)
+        box = pixel_box(np.concatenate([object_points(scene, engine._vertices), rim]), engine._camera, 64)
+        assert box is not None
+        boxes.append(box)
+        assert lit[box.top : box.bottom, box.left : box.right].max() > 0
+        lit[box.top : box.bottom, box.left : box.right] = 0
+        assert lit.max() == 0
+    assert np.mean([(box.right - box.left) * (box.bottom - box.top) for box in boxes]) < 0.6 * 64**2
 
 
 def test_an_object_out_of_the_picture() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import colorsys
 import math
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
@@ -61,9 +61,17 @@ def test_rotations_against_scipy(alpha: float, beta: float, gamma: float) -> Non
 CAMERA = np.array([[1.0, 0, 0, 0], [0, 1, 0, 0], [0, 0, 0, 0], [0, 0, 0, 1]])  # looks down, sees [-1, 1] squared
 
 
-def test_boxes_hold_the_object_and_the_filter_and_end_at_the_picture() -> None:
-    at_rest = scene.place([0] * 10)
+def test_boxes_hold_the_points_and_the_filter_and_end_at_the_picture() -> None:
     square = np.array([[-0.5, -0.5, 0], [0.5, 0.5, 0]])
-    assert scene.object_box(at_rest, square, CAMERA, 100) == Box(23, 23, 77, 77)
-    assert scene.object_box(at_rest, square + np.array([0.5, 0.25, 0]), CAMERA, 100) == Box(48, 10, 100, 65)
-    assert scene.object_box(at_rest, square + np.array([5, 0, 0]), CAMERA, 100) is None
+    assert scene.pixel_box(square, CAMERA, 100) == Box(23, 23, 77, 77)
+    assert scene.pixel_box(square + np.array([0.5, 0.25, 0]), CAMERA, 100) == Box(48, 10, 100, 65)
+    assert scene.pixel_box(square + np.array([5, 0, 0]), CAMERA, 100) is None
+
+
+def test_the_rim_of_a_spotlight_that_shines_straight_down() -> None:
+    down = replace(scene.place([0] * 10), object_location=(1, 2, 0), spotlight_location=(1, 2, 10))
+    rim = scene.spotlight_rim(down, half_angle=math.radians(20), radius=0.5)
+    assert np.allclose(rim[:, 2], -4.4421)
+    fall = 14.4421 + 0.5 / math.sin(math.radians(20))
+    radii = np.hypot(*(rim[:, :2] - [1, 2]).T)
+    assert np.allclose(radii, fall * math.tan(math.radians(20)) / math.cos(math.pi / 32))

@@ -1,0 +1,25 @@
+"""Print one JSON object a line for every ratio of a group: python -m tests.speed [render|all]."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+from tests.speed import render
+
+GROUPS = {"render": render.measure}
+
+
+def main() -> None:
+    """Run one group, or all."""
+    what = sys.argv[1] if len(sys.argv) > 1 else "all"
+    if what not in {"all", *GROUPS}:
+        raise SystemExit(f"WHAT={what}: choose from all, {', '.join(GROUPS)}")
+    for name, measure in GROUPS.items():
+        if what in ("all", name):
+            for result in measure():
+                print(json.dumps(result), flush=True)
+
+
+if __name__ == "__main__":
+    main()

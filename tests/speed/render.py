@@ -1,0 +1,70 @@
+"""How much faster the presets are than 512 samples of the same scenes, with an engine on every core."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import time
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from functools import cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ident.render import latents
+from ident.render.engine import Engine
+from ident.render.quality import PRESETS, Quality
+from ident.render.scene import place
+from tests.conftest import psnr
+
+BARS = {"draft": 75, "balanced": 38, "high": 14}
+SCENES = 6  # an engine
+ROUNDS = {"draft": 5, "balanced": 4, "high": 2, "reference": 1}
+"""How often each preset goes through the scenes, so that none is measured in a moment."""
+
+Pictures = list[npt.NDArray[np.uint8]]
+
+
+@cache
+def engine(quality: Quality) -> Engine:
+    """One engine at a time, warm."""
+    made = Engine(quality=quality)
+    made.image(place(np.zeros(10)))
+    return made
+
+
+def work(quality: Quality, start: int, rounds: int) -> tuple[float, float, Pictures]:
+    """When an engine started and ended, and its pictures."""
+    engine.cache_clear()
+    made = engine(quality)
+    scenes = [place(v) for v in latents.to_scene_values(latents.sample(seed=11, split="speed", start=start, n=SCENES))]
+    since = time.time()
+    for _ in range(rounds):
+        pictures = [made.image(scene) for scene in scenes]
+    return since, time.time(), pictures
+
+
+def measure() -> Iterator[dict[str, Any]]:
+    """One ratio a preset; quality is the mean PSNR to the reference pictures, in dB."""
+    cores = len(os.sched_getaffinity(0))
+    seconds, pictures = dict[str, float](), dict[str, Pictures]()
+    with ProcessPoolExecutor(cores, mp_context=multiprocessing.get_context("spawn")) as pool:
+        for name in ("draft", "balanced", "high", "reference"):
+            jobs = [pool.submit(work, PRESETS[name], SCENES * core, ROUNDS[name]) for core in range(cores)]
+            done = [job.result() for job in jobs]
+            wall = max(end for _, end, _ in done) - min(start for start, _, _ in done)
+            seconds[name] = wall / (cores * SCENES * ROUNDS[name])
+            pictures[name] = [picture for _, _, part in done for picture in part]
+    for name, bar in BARS.items():
+        scores = [psnr(a, b) for a, b in zip(pictures[name], pictures["reference"], strict=True)]
+        yield {
+            "name": f"render.{name}",
+            "ratio": round(seconds["reference"] / seconds[name], 1),
+            "bar": bar,
+            "quality": round(float(np.mean(scores)), 2),
+            "unit": "times as fast as 512 samples",
+            "note": f"{seconds[name]:.3f} s an image at 224 x 224 with {cores} engines, reference "
+            f"{seconds['reference']:.2f} s; quality: mean PSNR to the reference in dB, worst {min(scores):.1f}",
+        }
