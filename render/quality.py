@@ -46,9 +46,9 @@ def by_light(sun: tuple[int, int], area: tuple[int, int], spot: tuple[int, int])
 
 PRESETS: Mapping[str, Quality] = MappingProxyType(
     {
-        "draft": by_light(sun=(1, 4), area=(1, 0), spot=(1, 4)),
-        "balanced": by_light(sun=(1, 8), area=(1, 4), spot=(1, 16)),
-        "high": by_light(sun=(3, 32), area=(2, 16), spot=(4, 48)),
+        "draft": by_light(sun=(1, 3), area=(1, 0), spot=(1, 3)),
+        "balanced": by_light(sun=(1, 6), area=(1, 3), spot=(2, 8)),
+        "high": by_light(sun=(3, 24), area=(2, 12), spot=(4, 44)),
         "reference": plain(512),
     }
 )

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ident.render import engine
+from ident.render import engine, latents
 from ident.render.engine import SCENE_FILE, Engine, to_srgb
 from ident.render.errors import Failed, Impossible
 from ident.render.quality import AREA, PRESETS, SPOT, SUN, Exposure, Quality, plain
