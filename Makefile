@@ -41,10 +41,11 @@ setup: $(VENV)/locked
 	fi
 
 $(VENV)/locked: requirements.lock
+	$(PYTHON) -c "import ensurepip" 2>/dev/null || docker/system-libraries.sh
 	$(PYTHON) -m venv $(VENV)
 	$(PY) -m pip install --quiet uv
 	$(VENV)/bin/uv pip install --quiet --python $(PY) --requirement requirements.lock
-	$(PY) -c "import bpy" 2>/dev/null || docker/system-libraries.sh
+	$(PY) -c "import bpy" 2>/dev/null || { docker/system-libraries.sh && $(PY) -c "import bpy"; }
 	touch $@
 
 lock: setup

@@ -76,9 +76,7 @@ def torch() -> Finding:
 def disk() -> Finding:
     free = shutil.disk_usage(Path.cwd()).free / GB
     if free < 5:
-        return Finding(
-            "broken", f"{free:.1f} GB free here: 250,000 pictures take about 5", "use a folder elsewhere: --out"
-        )
+        return Finding("broken", f"{free:.1f} GB free here", "use a folder elsewhere: --out")
     return Finding("ok", f"{free:.0f} GB free here")
 
 
@@ -86,9 +84,7 @@ def memory() -> Finding:
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / GB
     cores = os.cpu_count() or 1
     if total / cores < 0.5:
-        return Finding(
-            "broken", f"{total:.1f} GB for {cores} cores, an engine takes 0.5", "render with fewer --workers"
-        )
+        return Finding("broken", f"{total:.1f} GB for {cores} cores, an engine takes 0.5", "a machine with more memory")
     return Finding("ok", f"{total:.0f} GB, {cores} cores")
 
 

@@ -17,7 +17,7 @@ from functools import cache
 from importlib import resources
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -61,7 +61,6 @@ except ImportError as error:
 
 Pixels = npt.NDArray[np.uint8]
 Float32s = npt.NDArray[np.float32]
-Device = Literal["cpu", "gpu"]
 
 SCENE_FILE = Path(str(resources.files("ident.blend_assets").joinpath("3dident.blend")))
 SIZES = range(16, 4097)
@@ -183,6 +182,8 @@ class Engine:
     Blender holds one scene a process: an engine ends the one before it.
     """
 
+    _latest: ClassVar[Engine | None] = None
+
     def __init__(
         self,
         *,
@@ -194,6 +195,7 @@ class Engine:
         if size not in SIZES:
             raise Impossible(f"size {size}: give a whole number of pixels from {SIZES.start} to {SIZES.stop - 1}")
         _open(blend)
+        Engine._latest = self
         if gpus:
             _use_gpus(gpus)
         self._quality, self._size, self._whole = quality, size, Box(0, 0, size, size)
@@ -240,6 +242,8 @@ class Engine:
             layer.use_pass_object_index = layer.use_pass_z = layer.use_pass_normal = False
 
     def _place(self, scene: Scene) -> None:
+        if Engine._latest is not self:
+            raise Failed("this engine ended when another was made: keep one a process")
         self._object.location, self._object.rotation_euler = scene.object_location, scene.object_rotation
         self._object.color, self._ground.color = (*scene.object_color, 1.0), (*scene.ground_color, 1.0)
         self._spotlight.location, self._spotlight.data.color = scene.spotlight_location, scene.spotlight_color

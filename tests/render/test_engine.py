@@ -47,6 +47,13 @@ def test_the_same_scene_gives_the_same_bytes(scenes: list[Scene]) -> None:
     assert done.stdout.split() == [hashlib.sha256(first[i].tobytes()).hexdigest() for i in (5, 0)]
 
 
+def test_an_engine_ends_the_one_before_it(scenes: list[Scene]) -> None:
+    first, second = Engine(size=16, quality=DRAFT), Engine(size=16, quality=DRAFT)
+    second.image(scenes[0])
+    with pytest.raises(Failed, match="ended when another was made"):
+        first.image(scenes[0])
+
+
 def test_images_are_what_the_contract_says(scenes: list[Scene], capfd: pytest.CaptureFixture[str]) -> None:
     image = Engine(size=50, quality=DRAFT).image(scenes[0])
     assert image.shape == (50, 50, 3)
