@@ -135,6 +135,7 @@ def test_an_interrupt_keeps_what_is_done(tmp_path: Path) -> None:
     run = subprocess.Popen(
         [sys.executable, "-m", "ident.cli", *arguments],
         cwd=tmp_path, stderr=subprocess.PIPE, text=True, start_new_session=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a background shell ignores it
     )  # fmt: skip
     until = time.monotonic() + 60
     while not list(tmp_path.glob("d/*.png")) and time.monotonic() < until:
