@@ -132,7 +132,7 @@ def add_camera() -> None:
 
 
 def set_renderer() -> None:
-    """Direct light only; the picture is the sRGB curve of the linear colours and nothing else."""
+    """Direct light only; the image is the sRGB curve of the linear colours and nothing else."""
     scene = bpy.context.scene
     scene.render.engine = "CYCLES"
     scene.render.resolution_x = scene.render.resolution_y = 224
@@ -142,7 +142,7 @@ def set_renderer() -> None:
     scene.view_settings.view_transform, scene.view_settings.look = "Standard", "None"
     cycles = scene.cycles
     cycles.samples, cycles.sampling_pattern = 512, "BLUE_NOISE"
-    cycles.use_auto_tile = False  # or large pictures pass through files
+    cycles.use_auto_tile = False  # or large images pass through files
     cycles.max_bounces, cycles.transparent_max_bounces, cycles.blur_glossy = 0, 8, 2.0
     cycles.pixel_filter_type, cycles.filter_width = "BLACKMAN_HARRIS", 1.5
     cycles.use_light_tree = cycles.use_adaptive_sampling = cycles.use_denoising = False

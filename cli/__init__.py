@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import sys
+import traceback
 from collections.abc import Sequence
 from importlib.metadata import version
 
@@ -26,30 +28,43 @@ ident.add_command(doctor)
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line. Exit code 0: done, 2: asked for something impossible, 1: failed on the way."""
+    fill_standard_streams()
     given = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in given
     try:
         code = ident.main([word for word in given if word != "--debug"], prog_name="ident", standalone_mode=False)
     except (Exception, KeyboardInterrupt) as error:
         if debug:
-            raise
+            traceback.print_exc()
         code, line = explain(error)
         click.echo(line, err=True)
     sys.exit(code if isinstance(code, int) else 0)
 
 
+def fill_standard_streams() -> None:
+    """Open what of stdin, stdout and stderr was closed: else a pipe may get its number and Blender's output."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest free number, this one
+
+
 def explain(error: BaseException) -> tuple[int, str]:
-    """The exit code of an error and its line for the user."""
+    """The exit code of an error, and one line for the user (the help, if no command was given)."""
     match error:
         case click.exceptions.NoArgsIsHelpError():
             return 2, error.format_message()
         case click.ClickException():
-            return 2, f"ident: {' '.join(error.format_message().split())}"
+            code, text = 2, error.format_message()
         case Impossible():
-            return 2, f"ident: {error}"
+            code, text = 2, str(error)
         case Failed():
-            return 1, f"ident: {error}"
+            code, text = 1, str(error)
         case KeyboardInterrupt() | click.Abort():
-            return 1, "ident: stopped; what is done is kept, type the same command to go on"
+            code, text = 1, "stopped; what is done is kept, type the same command to go on"
+        case OSError(filename=name, strerror=reason) if reason:
+            code, text = 1, f"{name}: {reason}" if name else reason
         case _:
-            return 1, f"ident: {type(error).__name__}: {error} (--debug shows where)"
+            code, text = 1, f"{type(error).__name__}: {error} (--debug shows where)"
+    return code, f"ident: {' '.join(text.split())}"

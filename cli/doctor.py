@@ -7,9 +7,11 @@ import json
 import os
 import platform
 import shutil
+import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Literal
@@ -17,8 +19,9 @@ from typing import Literal
 import click
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
-from ident.render.errors import Failed, Impossible
+from ident.render.errors import Failed
 
 State = Literal["ok", "none", "broken"]
 GB = 1e9
@@ -40,21 +43,36 @@ def python() -> Finding:
     return Finding("none", f"{found}: no rendering, Blender's module needs 3.11", "python3.11 -m venv .venv")
 
 
-def blender() -> Finding:
-    from ident.render import engine
+ASK_BLENDER = """
+import json
+from ident.render import engine
+from ident.render.scene import place
+from ident.render.settings import Settings
+engine.Engine(Settings(size=16)).image(place([0] * 10))
+print(json.dumps([engine.version(), [f"{gpu.name} ({gpu.backend})" for gpu in engine.gpus()]]))
+"""
 
-    engine.Engine(size=16)
-    return Finding("ok", f"bpy {engine.version()}, the scene opens")
+
+@cache
+def ask_blender() -> tuple[str, list[str]]:
+    """Blender's version and the GPUs that Cycles sees, from a process that may crash; it renders an image first."""
+    done = subprocess.run([sys.executable, "-c", ASK_BLENDER], capture_output=True, text=True, check=False)
+    if done.returncode:
+        said = done.stderr.strip().splitlines()
+        raise Failed(said[-1] if said else f"Blender ended with code {done.returncode}")
+    found, gpus = json.loads(done.stdout)
+    return found, gpus
+
+
+def blender() -> Finding:
+    return Finding("ok", f"bpy {ask_blender()[0]}, the scene renders")
 
 
 def cycles_gpus() -> Finding:
-    from ident.render import engine
-
-    found = engine.gpus()
-    if found:
-        return Finding("ok", ", ".join(f"{gpu.name} ({gpu.backend})" for gpu in found))
-    looked = ", ".join(engine.BACKENDS)
-    return Finding("none", f"Cycles sees none ({looked}): renders on the CPU", "nvidia-smi, if there should be one")
+    gpus = ask_blender()[1]
+    if gpus:
+        return Finding("ok", ", ".join(gpus))
+    return Finding("none", "Cycles sees none: renders on the CPU", "nvidia-smi, if there should be one")
 
 
 def ray() -> Finding:
@@ -76,7 +94,7 @@ def torch() -> Finding:
 def disk() -> Finding:
     free = shutil.disk_usage(Path.cwd()).free / GB
     if free < 5:
-        return Finding("broken", f"{free:.1f} GB free here", "use a folder elsewhere: --out")
+        return Finding("broken", f"{free:.1f} GB free here, less than 5", "use a folder elsewhere: --out")
     return Finding("ok", f"{free:.0f} GB free here")
 
 
@@ -91,7 +109,7 @@ def memory() -> Finding:
 CHECKS: dict[str, tuple[Callable[[], Finding], str]] = {
     "Python": (python, ""),
     "Blender": (blender, "pip install 'bpy>=4.5,<4.6'; its system libraries: docker/system-libraries.sh"),
-    "Cycles GPUs": (cycles_gpus, ""),
+    "Cycles GPUs": (cycles_gpus, "see Blender"),
     "Ray": (ray, "pip install ray"),
     "FAISS": (faiss, "pip install faiss-gpu (Linux x86-64) or faiss-cpu"),
     "PyTorch": (torch, "pip install torch torchvision"),
@@ -107,8 +125,8 @@ def examine() -> dict[str, Finding]:
     for name, (check, mend) in CHECKS.items():
         try:
             findings[name] = check()
-        except (ImportError, OSError, RuntimeError, Impossible, Failed) as error:
-            findings[name] = Finding("broken", str(error).splitlines()[0], mend)
+        except Exception as error:  # whatever is wrong with a part, the others are examined
+            findings[name] = Finding("broken", " ".join(str(error).split()) or type(error).__name__, mend)
     return findings
 
 
@@ -128,6 +146,6 @@ def doctor(context: click.Context, as_json: bool) -> None:
         for name, finding in findings.items():
             color = {"ok": "green", "none": "yellow", "broken": "red"}[finding.state]
             mend = f"\n-> {finding.mend}" if finding.mend else ""
-            table.add_row(f"[{color}]{finding.state}[/]", name, finding.found + mend)
+            table.add_row(Text(finding.state, color), name, Text(finding.found + mend))
         Console().print(table)
     context.exit(1 if any(finding.state == "broken" for finding in findings.values()) else 0)

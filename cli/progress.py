@@ -8,37 +8,35 @@ from contextlib import contextmanager
 
 import click
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 SECONDS_BETWEEN_LINES = 10.0
 
 
 @contextmanager
-def progress(what: str, total: int) -> Iterator[Callable[[int], None]]:
-    """Gives a function to call with the number of items that are done since the last call."""
+def progress(what: str) -> Iterator[Callable[[int, int], None]]:
+    """Gives a function to tell how many are done, of how many; first how many were there before.
+
+    Those do not count towards the rate.
+    """
     console = Console(stderr=True)
-    if console.is_terminal:
-        rate = TextColumn("{task.fields[rate]}")
-        columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), rate, TimeRemainingColumn())
-        with Progress(*columns, console=console) as bar:
-            task = bar.add_task(what, total=total, rate="")
+    live = console.is_terminal
+    start = last = time.monotonic()
+    before: int | None = None
+    columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[pace]}"))
+    with Progress(*columns, console=console, disable=not live) as bar:
+        task = bar.add_task(what, total=None, pace="")
 
-            def advance(items: int) -> None:
-                bar.advance(task, items)
-                speed = bar.tasks[0].speed
-                bar.update(task, rate=f"{speed:.1f}/s" if speed else "")
-
-            yield advance
-    else:
-        start = last = time.monotonic()
-        count = 0
-
-        def log(items: int) -> None:
-            nonlocal count, last
-            count += items
+        def done(count: int, total: int) -> None:
+            nonlocal before, start, last
             now = time.monotonic()
-            if items and (now - last >= SECONDS_BETWEEN_LINES or count == total):
-                last, rate = now, count / max(now - start, 1e-9)
-                click.echo(f"{what}: {count}/{total}, {rate:.1f}/s, {(total - count) / rate:.0f} s left", err=True)
+            if before is None:
+                before, start, last = count, now, now
+            rate = (count - before) / max(now - start, 1e-9)
+            pace = f"{rate:.1f}/s, {(total - count) / rate:.0f} s left" if rate else ""
+            bar.update(task, completed=count, total=total, pace=pace)
+            if not live and (now - last >= SECONDS_BETWEEN_LINES or count == total):
+                last = now
+                click.echo(f"{what}: {count}/{total}" + (f", {pace}" if pace else ""), err=True)
 
-        yield log
+        yield done

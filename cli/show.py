@@ -6,11 +6,12 @@ import json
 from pathlib import Path
 
 import click
+from click.core import ParameterSource
 
 from ident.cli.progress import progress
 from ident.render import gallery, latents
 from ident.render.errors import Impossible
-from ident.render.quality import PRESETS, plain
+from ident.render.settings import PRESETS, Settings, check_passes, plain
 
 
 def parse_grid(_: click.Context, __: click.Parameter, value: str | None) -> tuple[int, int] | None:
@@ -25,7 +26,7 @@ def parse_grid(_: click.Context, __: click.Parameter, value: str | None) -> tupl
 
 def parse_passes(_: click.Context, __: click.Parameter, value: str) -> tuple[str, ...]:
     """Names between commas."""
-    return gallery.check_passes([name.strip() for name in value.split(",") if name.strip()])
+    return check_passes(name.strip() for name in value.split(",") if name.strip())
 
 
 @click.command(epilog="See also: docs/quality.md, the measurements behind --quality.")
@@ -41,7 +42,7 @@ def parse_passes(_: click.Context, __: click.Parameter, value: str) -> tuple[str
     "--out", type=click.Path(path_type=Path), help="Where to write: a .png file, or a folder for --raw-latents."
 )
 @click.option("--passes", default="", metavar="P,...", callback=parse_passes, help="Also mask, depth, normal.")
-@click.option("--size", type=int, default=224, show_default=True, help="Pixels along each side of a picture.")
+@click.option("--size", type=int, default=224, show_default=True, help="Pixels along each side of an image.")
 @click.option(
     "--quality",
     type=click.Choice(list(PRESETS)),
@@ -53,7 +54,9 @@ def parse_passes(_: click.Context, __: click.Parameter, value: str) -> tuple[str
 @click.option("--gpus", type=click.IntRange(min=0), default=0, show_default=True, help="Render on this many GPUs.")
 @click.option("--force", is_flag=True, help="Overwrite what is there.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")
+@click.pass_context
 def show(
+    context: click.Context,
     grid: tuple[int, int] | None,
     raw_latents: Path | None,
     seed: int,
@@ -74,30 +77,33 @@ def show(
     \b
     ident show                                      traversal.png
     ident show --grid 6x6 --seed 0                  grid.png, 36 random samples
-    ident show --raw-latents z.npy --out pictures   pictures/00.png, 01.png, ...
+    ident show --raw-latents z.npy --out images   images/00.png, 01.png, ...
     """
-    look = gallery.Look(size, PRESETS[quality] if samples is None else plain(samples), passes, gpus)
-    if grid and raw_latents:
-        raise Impossible("--grid and --raw-latents: give one of the two")
-    if raw_latents:
-        raw = latents.read(raw_latents)
-        if out is None:
-            raise Impossible("--raw-latents without --out: give a folder to write to, like --out pictures")
-    elif grid:
-        raw = latents.sample(seed=seed, split=split, start=0, n=grid[0] * grid[1])
-    else:
-        raw = gallery.traversal()
-
-    with progress("rendering", len(raw)) as done:
-        if raw_latents and out:
-            gallery.save_all(out, raw, look, force=force, done=done)
+    given = {name for name in context.params if context.get_parameter_source(name) is ParameterSource.COMMANDLINE}
+    for option, needs in (("seed", "grid"), ("split", "grid")):
+        if option in given and needs not in given:
+            raise Impossible(f"--{option} {context.params[option]}: only --{needs} has random samples; give both")
+    for one, other in (("grid", "raw_latents"), ("samples", "quality")):
+        if {one, other} <= given:
+            raise Impossible(f"--{one} and --{other.replace('_', '-')}: give one of the two")
+    settings = Settings(size, PRESETS[quality] if samples is None else plain(samples), gpus)
+    with progress("rendering") as done:
+        if raw_latents:
+            if out is None:
+                raise Impossible("--raw-latents without --out: give a folder to write to, like --out images")
+            raw = latents.read(raw_latents)
+            gallery.save_all(out, raw, settings, passes, force=force, done=done)
             written = [out]
         else:
-            columns = grid[0] if grid else len(latents.LATENTS)
-            across, down = ((), ()) if grid else (latents.NAMES, [f"{value:+.2f}" for value in raw[::columns, 0]])
-            path = out or Path("grid.png" if grid else "traversal.png")
-            written = gallery.save_figure(path, raw, columns, look, force=force, done=done, across=across, down=down)
+            if grid:
+                raw = latents.sample(seed=seed, split=split, start=0, n=grid[0] * grid[1])
+                layout, path = gallery.Layout(columns=grid[0]), Path("grid.png")
+            else:
+                raw = gallery.traversal()
+                steps = tuple(f"{value:+.2f}" for value in raw[:: len(latents.NAMES), 0])
+                layout, path = gallery.Layout(len(latents.NAMES), latents.NAMES, steps), Path("traversal.png")
+            written = gallery.save_figure(out or path, raw, layout, settings, passes, force=force, done=done)
     if as_json:
-        click.echo(json.dumps({"written": list(map(str, written)), "pictures": len(raw)}))
+        click.echo(json.dumps({"written": list(map(str, written)), "images": len(raw)}))
     else:
         click.echo("\n".join(map(str, written)))

@@ -1,1 +1,1 @@
-"""From latents to pictures: the scene, the engine that renders it, and ways to look at it."""
+"""From latents to images: the scene, the engine that renders it, and ways to look at it."""

@@ -1,7 +1,7 @@
 """OpenImageDenoise, called directly: the library that Blender ships, without Blender's detour.
 
-One filter is kept for all pictures of a size. It sees linear colour and no guides: albedo and normals make these
-pictures worse. What it smooths away too much is given back: see `restore`.
+One filter is kept for all images of a size. It sees linear colour and no guides: albedo and normals make these
+images worse. What it smooths away too much is given back: see `restore`.
 """
 
 from __future__ import annotations
@@ -54,17 +54,17 @@ def library() -> ctypes.CDLL:
 
 
 def restore(denoised: Float32s, noisy: Float32s, sigma: float = 2.5) -> Float32s:
-    """The denoised picture, brought back to the noisy one's mean around every pixel.
+    """The denoised image, brought back to the noisy one's mean around every pixel.
 
-    Noise averages out over a few pixels, so there the noisy picture is right and the filter's blur and its loss of
-    light are not: both pictures (height, width, 3) are blurred by `sigma` pixels, and their ratio is the correction.
+    Noise averages out over a few pixels, so there the noisy image is right and the filter's blur and its loss of
+    light are not: both images (height, width, 3) are blurred by `sigma` pixels, and their ratio is the correction.
     """
-    blurred, truth = (gaussian_filter(picture, (sigma, sigma, 0)) for picture in (denoised, noisy))
+    blurred, truth = (gaussian_filter(image, (sigma, sigma, 0)) for image in (denoised, noisy))
     return np.asarray(denoised * (truth / np.maximum(blurred, 1e-4)), dtype=np.float32)
 
 
 class Denoiser:
-    """A filter for linear pictures (height, width, 3) of one size."""
+    """A filter for linear images (height, width, 3) of one size."""
 
     def __init__(self, height: int, width: int) -> None:
         self._call = library()
@@ -83,7 +83,7 @@ class Denoiser:
         self._check()
 
     def __call__(self, linear: Float32s) -> Float32s:
-        """The picture without its noise."""
+        """The image without its noise."""
         self._in[:] = linear
         self._call.oidnExecuteFilter(self._filter)
         self._check()

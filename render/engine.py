@@ -1,6 +1,6 @@
 """Blender, as the Python module bpy: a scene in, arrays out. The only module that imports bpy.
 
-The scene file is opened once. A picture is one or more exposures (see `quality`): each is a Cycles render of which
+The scene file is opened once. An image is one or more exposures (see `settings`): each is a Cycles render of which
 the linear float pixels are taken from Blender's memory as it ends, so that no file is written or read.
 """
 
@@ -24,8 +24,30 @@ import numpy.typing as npt
 
 from ident.render.denoise import Denoiser
 from ident.render.errors import Failed, Impossible
-from ident.render.quality import PRESETS, SPOT, Exposure, Quality
 from ident.render.scene import Box, Scene, object_points, pixel_box, spotlight_rim
+from ident.render.settings import SPOT, Exposure, Settings, check_passes
+
+
+@contextlib.contextmanager
+def _silent(*outputs: int) -> Iterator[None]:
+    """Keep Blender's own chatter, which it writes from C, off stdout (1) or stderr (2)."""
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None:
+            stream.flush()
+    libc, nothing = ctypes.CDLL(None), os.open(os.devnull, os.O_WRONLY)
+    kept = {}
+    for output in outputs:
+        with contextlib.suppress(OSError):  # closed by whoever started us: nothing to keep
+            kept[output] = os.dup(output)
+            os.dup2(nothing, output)
+    try:
+        yield
+    finally:
+        libc.fflush(None)
+        for output, copy in kept.items():
+            os.dup2(copy, output)
+            os.close(copy)
+        os.close(nothing)
 
 
 @contextlib.contextmanager
@@ -50,7 +72,7 @@ def _manners() -> Iterator[None]:
 
 
 try:
-    with _manners():
+    with _manners(), _silent(1, 2):
         import bpy
         import cycles
 except ImportError as error:
@@ -63,11 +85,10 @@ Pixels = npt.NDArray[np.uint8]
 Float32s = npt.NDArray[np.float32]
 
 SCENE_FILE = Path(str(resources.files("ident.blend_assets").joinpath("3dident.blend")))
-SIZES = range(16, 4097)
 BACKENDS = ("OPTIX", "CUDA", "HIP", "ONEAPI")
 """What Cycles may offer for a GPU, the fastest first where a device has two."""
 
-PASSES: Mapping[str, tuple[str, Callable[[Float32s], npt.NDArray[Any]]]] = MappingProxyType(
+FROM_BLENDER: Mapping[str, tuple[str, Callable[[Float32s], npt.NDArray[Any]]]] = MappingProxyType(
     {
         "mask": ("IndexOB", lambda raw: np.rint(raw[..., 0]).astype(np.uint8)),
         "depth": ("Depth", lambda raw: raw[..., 0]),
@@ -118,22 +139,6 @@ def _use_gpus(count: int) -> None:
         left -= device.use
 
 
-@contextlib.contextmanager
-def _silent() -> Iterator[None]:
-    """Keep Blender's own chatter, which it writes from C, off stdout."""
-    sys.stdout.flush()
-    libc = ctypes.CDLL(None)
-    kept, nothing = os.dup(1), os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nothing, 1)
-    try:
-        yield
-    finally:
-        libc.fflush(None)
-        os.dup2(kept, 1)
-        os.close(kept)
-        os.close(nothing)
-
-
 def _open(blend: Path) -> None:
     """Open the scene file, after its checksum: Blender itself may crash on a damaged one."""
     try:
@@ -143,7 +148,7 @@ def _open(blend: Path) -> None:
         raise Failed(f"the scene file {blend} cannot be read ({error}): reinstall ident") from error
     if digest != wanted:
         raise Failed(f"the scene file {blend} is damaged (sha256 {digest}, not {wanted}): reinstall ident")
-    with _silent():
+    with _silent(1, 2):
         bpy.ops.wm.open_mainfile(filepath=str(blend), load_ui=False)
 
 
@@ -170,42 +175,35 @@ def _tap() -> dict[str, Float32s]:
 
 
 def to_srgb(linear: Float32s) -> Pixels:
-    """The picture as seen: the sRGB curve on linear colour, rounded to 8 bits."""
+    """The image as seen: the sRGB curve on linear colour, rounded to 8 bits."""
     clipped = np.clip(linear, 0, 1)
     curved = np.where(clipped <= 0.0031308, 12.92 * clipped, 1.055 * clipped ** np.float32(1 / 2.4) - 0.055)
     return np.asarray(np.rint(255 * curved), dtype=np.uint8)
 
 
 class Engine:
-    """Renders scenes at one size and quality, on one core or on the first `gpus` GPUs.
+    """Renders scenes by its settings, on one core or on the first GPUs.
 
     Blender holds one scene a process: an engine ends the one before it.
     """
 
     _latest: ClassVar[Engine | None] = None
 
-    def __init__(
-        self,
-        *,
-        size: int = 224,
-        quality: Quality = PRESETS["balanced"],
-        gpus: int = 0,
-        blend: Path = SCENE_FILE,
-    ) -> None:
-        if size not in SIZES:
-            raise Impossible(f"size {size}: give a whole number of pixels from {SIZES.start} to {SIZES.stop - 1}")
+    def __init__(self, settings: Settings | None = None, *, blend: Path = SCENE_FILE) -> None:
+        settings = settings or Settings()
+        if settings.gpus:
+            _use_gpus(settings.gpus)
         _open(blend)
         Engine._latest = self
-        if gpus:
-            _use_gpus(gpus)
-        self._quality, self._size, self._whole = quality, size, Box(0, 0, size, size)
+        size, self._quality = settings.size, settings.quality
+        self._size, self._whole = size, Box(0, 0, size, size)
         self._taken = _tap()
-        self._denoise = Denoiser(size, size) if quality.denoise else None
+        self._denoise = Denoiser(size, size) if self._quality.denoise else None
 
         self._scene, objects = bpy.context.scene, bpy.data.objects
         self._object, self._ground, self._spotlight = (objects[name] for name in ("Object", "Ground", "Spotlight"))
         self._lights = {item.name: item for item in objects if item.type == "LIGHT"}
-        self._scene.cycles.device = "GPU" if gpus else "CPU"
+        self._scene.cycles.device = "GPU" if settings.gpus else "CPU"
         render = self._scene.render
         render.threads_mode, render.threads = "FIXED", 1
         render.resolution_x = render.resolution_y = size
@@ -217,7 +215,7 @@ class Engine:
         self._camera = np.array(to_clip @ camera.matrix_world.inverted())
 
     def image(self, scene: Scene) -> Pixels:
-        """The picture, (H, W, 3) uint8, the same for the same scene whatever was rendered before."""
+        """The image, (H, W, 3) uint8, the same for the same scene whatever was rendered before."""
         self._place(scene)
         linear: Float32s = np.zeros((self._size, self._size, 3), np.float32)
         for i, exposure in enumerate(self._quality.exposures):
@@ -225,10 +223,8 @@ class Engine:
         return to_srgb(self._denoise(linear) if self._denoise else linear)
 
     def passes(self, scene: Scene, names: Collection[str]) -> dict[str, npt.NDArray[Any]]:
-        """The passes asked for, by name; PASSES says what each is."""
-        unknown = set(names) - set(PASSES)
-        if unknown:
-            raise Impossible(f"pass {sorted(unknown)[0]!r}: choose from {', '.join(PASSES)}")
+        """The passes asked for, by name; FROM_BLENDER says what each is."""
+        names = check_passes(names)
         self._place(scene)
         layer, cycles_settings = self._scene.view_layers[0], self._scene.cycles
         width = cycles_settings.filter_width
@@ -236,7 +232,7 @@ class Engine:
         cycles_settings.filter_width = 0.01  # the least that Cycles takes: one sample, at the centre
         try:
             taken = self._render(lights=(), samples=1, seed=0, box=self._whole)
-            return {name: PASSES[name][1](taken[PASSES[name][0]]) for name in names}
+            return {name: FROM_BLENDER[name][1](taken[FROM_BLENDER[name][0]]) for name in names}
         finally:
             cycles_settings.filter_width = width
             layer.use_pass_object_index = layer.use_pass_z = layer.use_pass_normal = False
@@ -253,7 +249,7 @@ class Engine:
         points = object_points(scene, self._vertices)
         around_object = pixel_box(points, self._camera, self._size)
         lit: Box | None = self._whole
-        if exposure.lights == (SPOT,):  # beyond its cone the picture is black
+        if exposure.lights == (SPOT,):  # beyond its cone the image is black
             cone = self._spotlight.data
             rim = spotlight_rim(scene, cone.spot_size / 2, cone.shadow_soft_size)
             lit = pixel_box(np.concatenate([points, rim]), self._camera, self._size)
@@ -269,7 +265,7 @@ class Engine:
         return np.asarray(colour / np.maximum(given, 1), np.float32)
 
     def _render(self, *, lights: Collection[str], samples: int, seed: int, box: Box) -> dict[str, Float32s]:
-        """One render of Cycles, of a box in the picture; its passes by Blender's names."""
+        """One render of Cycles, of a box in the image; its passes by Blender's names."""
         render, cycles_settings = self._scene.render, self._scene.cycles
         for name, light in self._lights.items():
             light.hide_render = name not in lights
@@ -280,11 +276,11 @@ class Engine:
         render.border_min_y = (self._size - box.bottom + 0.5) / self._size
         render.border_max_y = (self._size - box.top + 0.5) / self._size
         self._taken.clear()
-        with _silent():
+        with _silent(1):
             try:
                 bpy.ops.render.render()
             except RuntimeError as error:
                 raise Failed(f"Blender could not render: {error}") from error
         if "Combined" not in self._taken:
-            raise Failed("Blender ended a render without a picture")
+            raise Failed("Blender ended a render without an image")
         return dict(self._taken)

@@ -1,167 +1,171 @@
-"""Looking at the scene: many pictures from a pool of engines, as single files or composed into a labelled figure."""
+"""Looking at the scene: many images from a pool of engines, one file each, or composed into a labelled figure."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import multiprocessing
 import os
+import shutil
 import signal
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+import tempfile
+import threading
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import asdict, dataclass
 from functools import cache
+from importlib import metadata, resources
 from io import BytesIO
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-from PIL import Image, ImageDraw, ImageFont, PngImagePlugin, UnidentifiedImageError
+from PIL import Image, ImageDraw, ImageFont, PngImagePlugin
 
 from ident.render import latents
 from ident.render.errors import Failed, Impossible
-from ident.render.quality import PRESETS, Quality
 from ident.render.scene import place
+from ident.render.settings import Settings
 
 if TYPE_CHECKING:
     from ident.render.engine import Engine
 
+Float32s = npt.NDArray[np.float32]
+Pixels = npt.NDArray[np.uint8]
 Frame = dict[str, npt.NDArray[Any]]
-"""One scene's arrays: "image" and the passes by name."""
+"""One scene's arrays: "image", and the passes by name."""
 
-LARGEST_FIGURE = 2**28  # pixels
+Done = Callable[[int, int], object]
+"""Is told how many are done, of how many; first, how many were there."""
 
-
-@dataclass(frozen=True)
-class Look:
-    """How pictures are made: everything beside the latents that decides their pixels."""
-
-    size: int = 224
-    quality: Quality = PRESETS["balanced"]
-    passes: tuple[str, ...] = ()
-    gpus: int = 0
+# The pool
 
 
 @cache
-def _engine(look: Look) -> Engine:
+def _engine(settings: Settings) -> Engine:
     from ident.render.engine import Engine  # here, so that the pool starts Blender and its parent does not
 
-    return Engine(size=look.size, quality=look.quality, gpus=look.gpus)
+    return Engine(settings)
 
 
-def _frame(raw: npt.NDArray[np.float32], look: Look) -> Frame:
+def _frame(raw: Float32s, settings: Settings, passes: tuple[str, ...]) -> Frame:
     scene = place(latents.to_scene_values(raw))
-    engine = _engine(look)
-    passes = engine.passes(scene, look.passes) if look.passes else {}
-    return {"image": engine.image(scene), **passes}
+    engine = _engine(settings)
+    return {"image": engine.image(scene), **(engine.passes(scene, passes) if passes else {})}
 
 
-def _leave_interrupts_to_parent() -> None:
+def _follow_parent() -> None:
+    """Leave interrupts to the parent, and end when it ends, however that comes about."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
 
 
-def frames(raw: npt.NDArray[np.float32], look: Look) -> Iterator[tuple[int, Frame]]:
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
+
+
+def frames(raw: Float32s, settings: Settings, passes: tuple[str, ...] = ()) -> Iterator[tuple[int, Frame]]:
     """The frames of raw latents (n, 10) with their row numbers, as they are done: an engine a core, or one on GPUs."""
-    cores = 1 if look.gpus else len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    others = set(multiprocessing.active_children())
     pool = ProcessPoolExecutor(
-        max_workers=max(1, min(cores or 1, len(raw))),
+        max_workers=1 if settings.gpus else min(cores, len(raw)),
         mp_context=multiprocessing.get_context("spawn"),
-        initializer=_leave_interrupts_to_parent,
+        initializer=_follow_parent,
     )
     try:
-        rows: dict[Future[Frame], int] = {pool.submit(_frame, row, look): i for i, row in enumerate(raw)}
+        rows: dict[Future[Frame], int] = {pool.submit(_frame, row, settings, passes): i for i, row in enumerate(raw)}
         for done in as_completed(rows):
             yield rows.pop(done), done.result()
     except BrokenProcessPool as error:
         raise Failed("an engine died (out of memory?); type the same command to go on") from error
     finally:
+        # Killed, not asked to end: a frame may take long that nobody wants any more, and Blender may hang as it ends.
+        for worker in set(multiprocessing.active_children()) - others:
+            worker.kill()
         pool.shutdown(cancel_futures=True)
 
 
-# What a figure shows
-
-
-def traversal(steps: int = 7) -> npt.NDArray[np.float32]:
-    """One latent each from -1 to 1 with the others at 0: raw latents (steps * 10, 10), a step a row of the figure."""
-    raw = np.zeros((steps, len(latents.LATENTS), len(latents.LATENTS)), np.float32)
-    each = np.arange(len(latents.LATENTS))
-    raw[:, each, each] = np.linspace(-1, 1, steps)[:, None]
-    return raw.reshape(-1, len(latents.LATENTS))
-
-
-VIEWS: Mapping[str, Callable[[npt.NDArray[Any]], npt.NDArray[np.uint8]]] = {
-    "image": lambda image: image,
-    "mask": lambda mask: np.array([[0, 0, 0], [120, 120, 120], [240, 190, 60]], np.uint8)[mask],
-    "depth": lambda depth: np.asarray(255 * np.clip(4 / depth, 0, 1), np.uint8)[..., None].repeat(3, axis=2),
-    "normal": lambda normal: np.asarray(np.clip(127.5 * (normal + 1), 0, 255), np.uint8),
-}
-"""How each array is drawn, as (H, W, 3) uint8. Depth: the nearer, the brighter."""
-
-
-def compose(
-    cells: Sequence[npt.NDArray[np.uint8]], columns: int, *, across: Sequence[str] = (), down: Sequence[str] = ()
-) -> Image.Image:
-    """Cells of one size in rows of `columns`, with labels above the columns and left of the rows."""
-    size = cells[0].shape[0]
-    left, top = (44 if down else 0), (20 if across else 0)
-    rows = -(-len(cells) // columns)
-    figure = Image.new("RGB", (left + columns * size, top + rows * size), "white")
-    for i, cell in enumerate(cells):
-        figure.paste(Image.fromarray(cell), (left + i % columns * size, top + i // columns * size))
-    pen, font = ImageDraw.Draw(figure), ImageFont.load_default(size=13)
-    for i, text in enumerate(across):
-        pen.text((left + (i + 0.5) * size, top / 2), text, "black", font, anchor="mm")
-    for i, text in enumerate(down):
-        pen.text((left - 6, top + (i + 0.5) * size), text, "black", font, anchor="rm")
-    return figure
-
-
-# Files: each carries what it was made from, so that the same command goes on and another one does not overwrite
-
-
-def _recipe(raw: npt.NDArray[np.float32], look: Look) -> str:
-    return json.dumps({"raw_latents": raw.tolist(), "look": asdict(look)}, sort_keys=True)
-
-
-def is_done(path: Path, raw: npt.NDArray[np.float32], look: Look, *, force: bool) -> bool:
-    """Whether the picture of these latents and this look is there; an error if something else is."""
-    if force or not path.exists():
-        return False
-    try:
-        with Image.open(path) as found:
-            found.load()  # raises where the file is cut short
-            recipe = found.info.get("ident")
-    except (UnidentifiedImageError, OSError):
-        recipe = None
-    if recipe != _recipe(raw, look):
-        raise Impossible(f"{path}: holds something else; give --force to overwrite it, or another --out")
-    return True
+# Files. Each says in a PNG text chunk what it was made from, so that the same command goes on where it was, and no
+# command overwrites what another one made.
 
 
 def write(path: Path, data: bytes) -> None:
     """Write a file that appears under its name only when whole."""
-    part = path.with_name(f".{path.name}.part")
-    part.write_bytes(data)
-    part.replace(path)
+    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".ident-", delete=False) as file:
+        part = Path(file.name)
+        try:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+            part.chmod(0o666 & ~_umask())
+            part.replace(path)
+        except BaseException:
+            part.unlink()
+            raise
 
 
-def save_picture(path: Path, picture: Image.Image, raw: npt.NDArray[np.float32], look: Look) -> None:
+@cache
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+@cache
+def _renderer() -> Mapping[str, str]:
+    """What renders: the versions and the scene file."""
+    scene = resources.files("ident.blend_assets").joinpath("3dident.sha256").read_text().split()[0]
+    try:
+        blender = metadata.version("bpy")
+    except metadata.PackageNotFoundError:
+        blender = "none"
+    return MappingProxyType({"ident": metadata.version("ident"), "bpy": blender, "scene": scene})
+
+
+def recipe(raw: Float32s, settings: Settings, **more: object) -> dict[str, Any]:
+    """All that decides the pixels of a file, as JSON knows it."""
+    made = {"raw_latents": raw.tolist(), "settings": asdict(settings), "renderer": dict(_renderer()), **more}
+    return dict(json.loads(json.dumps(made)))
+
+
+def save_image(path: Path, image: Image.Image, recipe: Mapping[str, Any]) -> None:
     """Write a PNG with its recipe inside."""
     info = PngImagePlugin.PngInfo()
-    info.add_text("ident", _recipe(raw, look))
+    info.add_text("ident", json.dumps(recipe))
     png = BytesIO()
-    picture.save(png, "png", pnginfo=info)
+    image.save(png, "png", pnginfo=info)
     write(path, png.getvalue())
 
 
-def save_frame(stem: Path, frame: Frame, raw: npt.NDArray[np.float32], look: Look) -> None:
-    """Write STEM_pass.npy for every pass, and last STEM.png, which says that all is there."""
-    for name in look.passes:
-        array = BytesIO()
-        np.save(array, frame[name])
-        write(stem.with_name(f"{stem.name}_{name}.npy"), array.getvalue())
-    save_picture(stem.with_name(f"{stem.name}.png"), Image.fromarray(frame["image"]), raw, look)
+def read_recipe(path: Path) -> dict[str, Any]:
+    """The recipe in a whole PNG of ours; of anything else, an empty one."""
+    try:
+        with warnings.catch_warnings(action="error"), Image.open(path, formats=["png"]) as found:
+            text = json.loads(found.info.get("ident", "{}"))
+            if text:
+                found.load()  # raises where the file is cut short
+    except Exception:  # Pillow raises half a dozen kinds on a damaged file; none of them is ours
+        return {}
+    return text if isinstance(text, dict) else {}
+
+
+def foreign(path: Path) -> Impossible:
+    """The refusal to overwrite."""
+    return Impossible(f"{path}: holds something else; give --force to overwrite it, or another --out")
+
+
+def check_target(path: Path) -> None:
+    """Refuse to replace what is no file: a folder, a device."""
+    if path.exists() and not path.is_file():
+        raise Impossible(f"{path}: is not a file; give another --out")
 
 
 def make_folder(path: Path) -> None:
@@ -176,62 +180,172 @@ def make_folder(path: Path) -> None:
         raise Impossible(f"{path}: you may not write there; give another --out")
 
 
+# One file a frame: STEM.png, and STEM_mask.npy, ... for the passes, whose sha256 the recipe in the PNG gives
+
+
+def _npy(array: npt.NDArray[Any]) -> bytes:
+    file = BytesIO()
+    np.save(file, array)
+    return file.getvalue()
+
+
+@dataclass(frozen=True)
+class _Target:
+    """Where one frame goes, and what it is made from."""
+
+    stem: Path
+    raw: Float32s
+    settings: Settings
+    passes: tuple[str, ...]
+
+    @property
+    def png(self) -> Path:
+        return self.stem.with_name(f"{self.stem.name}.png")
+
+    def pass_file(self, name: str) -> Path:
+        return self.stem.with_name(f"{self.stem.name}_{name}.npy")
+
+    def is_done(self, *, force: bool) -> bool:
+        """Whether all is there; an error if something else is, unless forced."""
+        found = read_recipe(self.png) if self.png.is_file() else {}
+        known = found.pop("passes", {})
+        ours = found == recipe(self.raw, self.settings)
+        for path, is_ours in (
+            (self.png, ours),
+            *((self.pass_file(name), ours and name in known) for name in self.passes),
+        ):
+            check_target(path)
+            if path.exists() and not is_ours and not force:
+                raise foreign(path)
+        return ours and all(self._holds(name, known) for name in self.passes)
+
+    def _holds(self, name: str, known: Mapping[str, str]) -> bool:
+        path = self.pass_file(name)
+        return path.is_file() and hashlib.sha256(path.read_bytes()).hexdigest() == known.get(name)
+
+    def save(self, frame: Frame) -> None:
+        """Write the PNG first: until the passes that it names are there, the frame is not done."""
+        files = {name: _npy(frame[name]) for name in self.passes}
+        sums = {name: hashlib.sha256(data).hexdigest() for name, data in files.items()}
+        old = read_recipe(self.png).get("passes", {}) if self.png.is_file() else {}
+        save_image(self.png, Image.fromarray(frame["image"]), recipe(self.raw, self.settings, passes={**old, **sums}))
+        for name, data in files.items():
+            write(self.pass_file(name), data)
+
+    def load(self) -> Frame:
+        with Image.open(self.png) as image:
+            return {"image": np.asarray(image), **{name: np.load(self.pass_file(name)) for name in self.passes}}
+
+
 def save_all(
-    folder: Path, raw: npt.NDArray[np.float32], look: Look, *, force: bool, done: Callable[[int], object]
-) -> None:
-    """Write 00.png, 01.png, ... for raw latents (n, 10); those that are there are not rendered again."""
+    folder: Path, raw: Float32s, settings: Settings, passes: tuple[str, ...] = (), *, force: bool, done: Done
+) -> list[_Target]:
+    """Write 00.png, 01.png, ... for raw latents (n, 10); what is there is not rendered again."""
     make_folder(folder)
     digits = max(2, len(str(len(raw) - 1)))
-    stems = [folder / f"{i:0{digits}d}" for i in range(len(raw))]
-    missing = [
-        i for i, stem in enumerate(stems) if not is_done(stem.with_name(stem.name + ".png"), raw[i], look, force=force)
-    ]
-    done(len(raw) - len(missing))
+    targets = [_Target(folder / f"{i:0{digits}d}", row, settings, passes) for i, row in enumerate(raw)]
+    missing = [target for target in targets if not target.is_done(force=force)]
+    count = len(raw) - len(missing)
+    done(count, len(raw))
     if missing:
-        for k, frame in frames(raw[missing], look):
-            save_frame(stems[missing[k]], frame, raw[missing[k]], look)
-            done(1)
+        for i, frame in frames(np.stack([target.raw for target in missing]), settings, passes):
+            missing[i].save(frame)
+            count += 1
+            done(count, len(raw))
+    return targets
+
+
+# Figures
+
+
+def traversal(steps: int = 7) -> Float32s:
+    """One latent each from -1 to 1 with the others at 0: raw latents (steps * 10, 10), a step a row of the figure."""
+    raw = np.zeros((steps, len(latents.LATENTS), len(latents.LATENTS)), np.float32)
+    each = np.arange(len(latents.LATENTS))
+    raw[:, each, each] = np.linspace(-1, 1, steps)[:, None]
+    return raw.reshape(-1, len(latents.LATENTS))
+
+
+VIEWS: Mapping[str, Callable[[npt.NDArray[Any]], Pixels]] = MappingProxyType(
+    {
+        "image": lambda image: image,
+        "mask": lambda mask: np.array([[0, 0, 0], [120, 120, 120], [240, 190, 60]], np.uint8)[mask],
+        "depth": lambda depth: np.asarray(255 * np.clip(4 / depth, 0, 1), np.uint8)[..., None].repeat(3, axis=2),
+        "normal": lambda normal: np.asarray(np.clip(127.5 * (normal + 1), 0, 255), np.uint8),
+    }
+)
+"""How each array is drawn, as (H, W, 3) uint8. Depth: the nearer, the brighter."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How cells stand in a figure: in rows of `columns`, with labels above the columns and left of the rows."""
+
+    columns: int
+    across: tuple[str, ...] = ()
+    down: tuple[str, ...] = ()
+
+    def compose(self, cells: Sequence[Pixels]) -> Image.Image:
+        """One image of cells (H, H, 3) of one size."""
+        size = cells[0].shape[0]
+        left, top = (44 if self.down else 0), (20 if self.across else 0)
+        rows = -(-len(cells) // self.columns)
+        figure = Image.new("RGB", (left + self.columns * size, top + rows * size), "white")
+        for i, cell in enumerate(cells):
+            figure.paste(Image.fromarray(cell), (left + i % self.columns * size, top + i // self.columns * size))
+        pen, font = ImageDraw.Draw(figure), ImageFont.load_default(size=13)
+        for i, text in enumerate(self.across):
+            pen.text((left + (i + 0.5) * size, top / 2), text, "black", font, anchor="mm")
+        for i, text in enumerate(self.down):
+            pen.text((left - 6, top + (i + 0.5) * size), text, "black", font, anchor="rm")
+        return figure
+
+
+LARGEST_FIGURE = 80_000_000  # pixels; above 89 million Pillow suspects an attack
 
 
 def save_figure(
     path: Path,
-    raw: npt.NDArray[np.float32],
-    columns: int,
-    look: Look,
+    raw: Float32s,
+    layout: Layout,
+    settings: Settings,
+    passes: tuple[str, ...] = (),
     *,
     force: bool,
-    done: Callable[[int], object],
-    across: Sequence[str] = (),
-    down: Sequence[str] = (),
+    done: Done,
 ) -> list[Path]:
-    """Write PATH with all pictures, and PATH with _pass in its name for every pass; gives the files."""
-    if len(raw) * look.size**2 > LARGEST_FIGURE:
-        raise Impossible(f"a figure of {len(raw)} pictures of size {look.size} is too large: give a smaller --size")
+    """Write PATH with all images, and PATH with _pass in its name for every pass; gives the files.
+
+    The frames are collected in a hidden folder beside it, so that an interrupted figure goes on; it ends with them.
+    """
+    if len(raw) * settings.size**2 > LARGEST_FIGURE:
+        raise Impossible(
+            f"a figure of {len(raw)} images of size {settings.size} has more than {LARGEST_FIGURE:,} pixels: "
+            "give a smaller --size, or fewer images"
+        )
+    if path.suffix.lower() != ".png":
+        raise Impossible(f"{path}: give a name that ends in .png")
     make_folder(path.parent)
-    if path.is_dir():
-        raise Impossible(f"{path}: is a folder; give the name of a .png file")
-    names = ("image", *look.passes)
-    paths = [path if name == "image" else path.with_name(f"{path.stem}_{name}{path.suffix}") for name in names]
-    there = [is_done(each, raw, look, force=force) for each in paths]
-    if all(there):
-        done(len(raw))
-        return paths
-    cells: dict[str, list[npt.NDArray[np.uint8]]] = {
-        name: [np.zeros((look.size, look.size, 3), np.uint8)] * len(raw) for name in names
+    figures = {
+        path if view == "image" else path.with_name(f"{path.stem}_{view}.png"): view for view in ("image", *passes)
     }
-    for i, frame in frames(raw, look):
-        for name in names:
-            cells[name][i] = VIEWS[name](frame[name])
-        done(1)
-    for name, each in zip(names, paths, strict=True):
-        save_picture(each, compose(cells[name], columns, across=across, down=down), raw, look)
-    return paths
-
-
-def check_passes(names: Collection[str]) -> tuple[str, ...]:
-    """The passes asked for, or an error that lists those there are."""
-    known = [name for name in VIEWS if name != "image"]
-    for name in names:
-        if name not in known:
-            raise Impossible(f"pass {name!r}: choose from {', '.join(known)}")
-    return tuple(dict.fromkeys(names))
+    recipes = {each: recipe(raw, settings, layout=asdict(layout), view=view) for each, view in figures.items()}
+    missing = []
+    for each in figures:
+        check_target(each)
+        if not each.exists():
+            missing.append(each)
+        elif read_recipe(each) != recipes[each]:
+            if not force:
+                raise foreign(each)
+            missing.append(each)
+    if not missing:
+        done(len(raw), len(raw))
+        return list(figures)
+    parts = path.with_name(f".{path.name}.parts")
+    loaded = [target.load() for target in save_all(parts, raw, settings, passes, force=True, done=done)]
+    for each in missing:
+        view = figures[each]
+        save_image(each, layout.compose([VIEWS[view](frame[view]) for frame in loaded]), recipes[each])
+    shutil.rmtree(parts)
+    return list(figures)

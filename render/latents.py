@@ -51,11 +51,11 @@ def sample(*, seed: int, split: str, start: int, n: int) -> Float32s:
 
     Index i depends on (seed, split, i) alone: the generator counts, and i says where.
     """
-    if not 0 <= seed < 2**64:
-        raise Impossible(f"seed {seed}: give a whole number from 0 to 2^64 - 1")
-    if start < 0 or n < 0:
-        raise Impossible(f"start {start} and n {n}: both must be 0 or more")
-    stream = int.from_bytes(hashlib.sha256(split.encode()).digest()[:8], "little")
+    for name, value, most in (("seed", seed, 2**64), ("start", start, 2**62), ("n", n, 2**40)):
+        if isinstance(value, bool) or not isinstance(value, int | np.integer) or not 0 <= value < most:
+            raise Impossible(f"{name} {value!r}: give a whole number from 0 to {most - 1}")
+    start, n = int(start), int(n)
+    stream = int.from_bytes(hashlib.sha256(split.encode(errors="surrogateescape")).digest()[:8], "little")
     generator = np.random.Philox(key=np.array([seed, stream], dtype=np.uint64), counter=BLOCKS * start)
     words = generator.random_raw(4 * BLOCKS * n).reshape(n, 4 * BLOCKS)[:, : len(LATENTS)]
     # The upper 24 bits, the most that a float32 in [-1, 1) holds without rounding.
@@ -64,7 +64,10 @@ def sample(*, seed: int, split: str, start: int, n: int) -> Float32s:
 
 def to_scene_values(raw: npt.ArrayLike) -> Floats:
     """Scene values (..., 10) of raw latents (..., 10)."""
-    return np.asarray(raw, dtype=np.float64) * SCALES
+    values = np.asarray(raw, dtype=np.float64)
+    if values.shape[-1:] != SCALES.shape:
+        raise Impossible(f"raw latents: the shape is {values.shape}, not (..., {len(LATENTS)})")
+    return values * SCALES
 
 
 def check(raw: npt.NDArray[np.generic], what: str = "raw latents") -> Float32s:
@@ -77,18 +80,17 @@ def check(raw: npt.NDArray[np.generic], what: str = "raw latents") -> Float32s:
     if wrong.any():
         row, column = np.argwhere(wrong)[0]
         hint = "; is this latents.npy? Give raw_latents.npy" if np.abs(raw).max() <= SCALES.max() else ""
-        raise Impossible(f"{what}: row {row}, {NAMES[column]} is {raw[row, column]:g}, not in [-1, 1]{hint}")
+        raise Impossible(f"{what}: row {row}, {NAMES[column]} is {raw[row, column]!s}, not in [-1, 1]{hint}")
     return raw.astype(np.float32)
 
 
 def read(path: Path) -> Float32s:
     """Raw latents (n, 10) from a .npy file, checked."""
     try:
-        with path.open("rb") as file:
-            raw = np.load(file, allow_pickle=False)
+        raw = np.load(path, mmap_mode="r", allow_pickle=False)  # mapped, so that a header cannot ask for memory
     except OSError as error:
         raise Impossible(f"{path}: {error.strerror or error}; give a .npy file of raw latents") from error
-    except (ValueError, EOFError) as error:
+    except Exception as error:  # numpy and zipfile raise half a dozen kinds on a hostile header
         raise Impossible(f"{path}: not a .npy file of numbers ({error})") from error
     if not isinstance(raw, np.ndarray):
         raise Impossible(f"{path}: an archive of several arrays, not one .npy array")

@@ -10,6 +10,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from ident.render.errors import Impossible
+
 Floats = npt.NDArray[np.float64]
 Triple = tuple[float, float, float]
 
@@ -21,7 +23,7 @@ FILTER_REACH = 2  # pixels
 
 @dataclass(frozen=True)
 class Scene:
-    """One picture's scene: all that the ten latents decide. Lengths in metres, angles in radians, colours linear."""
+    """One image's scene: all that the ten latents decide. Lengths in metres, angles in radians, colours linear."""
 
     object_location: Triple
     object_rotation: Triple  # Euler angles, order XYZ
@@ -53,7 +55,10 @@ def hue_color(hue: float, saturation: float) -> Triple:
 
 def place(values: npt.ArrayLike) -> Scene:
     """The scene of ten scene values."""
-    x, y, z, alpha, beta, gamma, angle, object_hue, spotlight_hue, ground_hue = map(float, np.asarray(values))
+    values = np.asarray(values, dtype=np.float64)
+    if values.shape != (10,) or not np.isfinite(values).all():
+        raise Impossible(f"scene values {values.tolist()}: give ten finite numbers")
+    x, y, z, alpha, beta, gamma, angle, object_hue, spotlight_hue, ground_hue = values.tolist()
     return Scene(
         object_location=(x, y, z + RISE / 2),
         object_rotation=(alpha, beta, gamma),
@@ -78,9 +83,9 @@ def rotation(angles: Triple) -> Floats:
 
 
 def pixel_box(world: Floats, camera: Floats, size: int) -> Box | None:
-    """The pixels that points of the world (n, 3) and all between them can touch; None if they are out of the picture.
+    """The pixels that points of the world (n, 3) and all between them can touch; None if they are out of the image.
 
-    `camera` (4, 4) takes the world to the clip space of a square picture.
+    `camera` (4, 4) takes the world to the clip space of a square image.
     """
     clip = world @ camera[:, :3].T + camera[:, 3]
     across, up = (clip[:, :2] / clip[:, 3:]).T

@@ -35,5 +35,5 @@ def scenes() -> list[Scene]:
 
 
 def psnr(ours: npt.NDArray[np.uint8], truth: npt.NDArray[np.uint8]) -> float:
-    """Peak signal-to-noise ratio of 8-bit pictures, in dB."""
+    """Peak signal-to-noise ratio of 8-bit images, in dB."""
     return float(10 * np.log10(255**2 / np.mean((ours.astype(float) - truth) ** 2)))

@@ -62,11 +62,15 @@ def test_no_command_shows_help(ident: Run) -> None:
         (["show", "--grid", "6"], "'6' is not"),
         (["show", "--grid", "2x2", "--seed", "-1"], "seed -1"),
         (["show", "--grid", "2x2", "--raw-latents", "z.npy"], "give one of the two"),
+        (["show", "--samples", "2", "--quality", "high"], "give one of the two"),
+        (["show", "--seed", "5"], "--seed 5: only --grid"),
+        (["show", "--out", "fig.jpg", "--size", "16"], "fig.jpg: give a name that ends in .png"),
+        (["show", "--grid", "2x2", "--out", "a\nb.jpg"], "a b.jpg: give"),
         (["show", "--raw-latents", "z.npy"], "without --out"),
         (["show", "--raw-latents", "nowhere.npy", "--out", "d"], "nowhere.npy: No such file"),
         (["show", "--raw-latents", "z.npy", "--out", "z.npy"], "z.npy: is a file"),
         (["show", "--raw-latents", "z.npy", "--out", "/proc/x"], "/proc/x: cannot be made"),
-        (["show", "--grid", "1x1", "--out", "."], "is a folder"),
+        (["show", "--grid", "1x1", "--out", "z.npy/g.png"], "is a file or lies in one"),
     ],
 )
 @pytest.mark.usefixtures("raw_file")
@@ -82,6 +86,30 @@ def test_the_impossible_is_refused_in_one_line(ident: Run, arguments: list[str],
 def test_debug_shows_where(ident: Run) -> None:
     done = ident("show", "--raw-latents", "nowhere.npy", "--out", "d", "--debug")
     assert "Traceback" in done.stderr
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1].startswith("ident: nowhere.npy")
+
+
+def test_stdout_closed(tmp_path: Path) -> None:
+    done = subprocess.run(
+        ["/bin/sh", "-c", '"$0" -m ident.cli show --grid 1x1 --size 16 --samples 1 >&-', sys.executable],
+        cwd=tmp_path, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (tmp_path / "grid.png").stat().st_size > 100
+    assert "Traceback" not in done.stderr
+    assert "AttributeError" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    "fault", ["AttributeError('_ARRAY_API not found')", "ImportError()", "OSError('[/opt/libx.so]')"]
+)
+def test_doctor_lives_through_what_it_finds(ident: Run, tmp_path: Path, fault: str) -> None:
+    (tmp_path / "faiss.py").write_text(f"raise {fault}")
+    done = ident("doctor", env={**os.environ, "PYTHONPATH": str(tmp_path)})
+    assert done.returncode == 1
+    assert "broken" in done.stdout
+    assert "Memory" in done.stdout
+    assert fault.partition("('")[2].removesuffix("')") in done.stdout
 
 
 def test_without_blender(ident: Run, tmp_path: Path) -> None:
@@ -102,7 +130,7 @@ def test_rows_of_a_file(ident: Run, raw_file: Path, tmp_path: Path) -> None:
     arguments = ("show", "--raw-latents", raw_file, "--out", "d", "--passes", "mask", *QUICK, "--json")
     done = ident(*arguments)
     assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout) == {"written": ["d"], "pictures": 3}
+    assert json.loads(done.stdout) == {"written": ["d"], "images": 3}
     assert {path.name for path in (tmp_path / "d").glob("*.png")} == {"00.png", "01.png", "02.png"}
     assert ident(*arguments).returncode == 0
     other = ident(*arguments, "--size", 32)
@@ -114,7 +142,7 @@ def test_rows_of_a_file(ident: Run, raw_file: Path, tmp_path: Path) -> None:
 def test_the_figures(ident: Run, tmp_path: Path) -> None:
     assert ident("show", *QUICK).stdout == "traversal.png\n"
     done = ident("show", "--grid", "3x2", "--passes", "depth,mask", *QUICK)
-    assert done.stdout == "grid.png\ngrid_depth.png\ngrid_mask.png\n"
+    assert done.stdout == "grid.png\ngrid_mask.png\ngrid_depth.png\n"
     assert (tmp_path / "traversal.png").stat().st_size > 5000
     assert "6/6" in done.stderr
 

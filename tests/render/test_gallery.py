@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -11,10 +16,23 @@ from PIL import Image
 
 from ident.render import gallery, latents
 from ident.render.errors import Impossible
-from ident.render.gallery import Look
-from ident.render.quality import plain
+from ident.render.gallery import Layout
+from ident.render.settings import Settings, plain
 
-QUICK = Look(size=16, quality=plain(1), passes=("mask", "depth", "normal"))
+QUICK = Settings(size=16, quality=plain(1))
+PASSES = ("mask", "depth", "normal")
+RAW = latents.sample(seed=0, split="test", start=0, n=4)
+
+
+def save(folder: Path, passes: tuple[str, ...] = PASSES, *, force: bool = False) -> list[int]:
+    """Save the frames of RAW; gives the counts that were told."""
+    told = list[int]()
+    gallery.save_all(folder, RAW, QUICK, passes, force=force, done=lambda count, _: told.append(count))
+    return told
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
 def test_traversal_moves_one_latent_a_column() -> None:
@@ -22,12 +40,12 @@ def test_traversal_moves_one_latent_a_column() -> None:
     assert np.array_equal(raw, np.array([-1, 0, 1])[:, None, None] * np.eye(10))
 
 
-def test_figures_place_cells_and_labels() -> None:
+def test_layouts_place_cells_and_labels() -> None:
     cells = [np.full((30, 30, 3), 10 * i, np.uint8) for i in range(5)]
-    bare = np.asarray(gallery.compose(cells, 2))
+    bare = np.asarray(Layout(2).compose(cells))
     assert bare.shape == (90, 60, 3)
     assert [bare[30 * (i // 2) + 15, 30 * (i % 2) + 15, 0] for i in range(6)] == [0, 10, 20, 30, 40, 255]
-    labelled = np.asarray(gallery.compose(cells, 2, across=("a", "b"), down=("1", "2", "3")))
+    labelled = np.asarray(Layout(2, ("a", "b"), ("1", "2", "3")).compose(cells))
     assert np.array_equal(labelled[-90:, -60:], bare)
     assert (labelled[:20] < 128).any()
     assert (labelled[20:, :40] < 128).any()
@@ -40,58 +58,162 @@ def test_views_of_the_passes() -> None:
     assert gallery.VIEWS["normal"](np.array([[[-1, 0, 1]]], np.float32)).tolist() == [[[0, 127, 255]]]
 
 
-def test_rows_are_rendered_once(tmp_path: Path) -> None:
-    raw, steps = latents.sample(seed=0, split="test", start=0, n=5), list[int]()
-    gallery.save_all(tmp_path, raw, QUICK, force=False, done=steps.append)
-    assert sum(steps) == 5
-    names = {f"0{i}{kind}" for i in range(5) for kind in (".png", "_mask.npy", "_depth.npy", "_normal.npy")}
-    assert {path.name for path in tmp_path.iterdir()} == names
-    kept = {path: path.stat().st_mtime_ns for path in tmp_path.iterdir()}
-    first = (tmp_path / "03.png").read_bytes()
+def test_what_is_there_is_not_rendered_again_and_what_is_not_is(tmp_path: Path) -> None:
+    assert save(tmp_path) == [0, 1, 2, 3, 4]
+    whole = content(tmp_path)
+    assert set(whole) == {f"0{i}{kind}" for i in range(4) for kind in (".png", *(f"_{name}.npy" for name in PASSES))}
+    assert save(tmp_path) == [4]
+    (tmp_path / "01_mask.npy").unlink()
+    (tmp_path / "02_depth.npy").write_bytes(b"junk")
     (tmp_path / "03.png").unlink()
-    gallery.save_all(tmp_path, raw, QUICK, force=False, done=steps.append)
-    assert (tmp_path / "03.png").read_bytes() == first
-    assert {path.name for path, then in kept.items() if path.stat().st_mtime_ns != then} == {
-        "03.png", "03_mask.npy", "03_depth.npy", "03_normal.npy",
-    }  # fmt: skip
+    (tmp_path / "03_mask.npy").unlink()
+    (tmp_path / "03_depth.npy").unlink()
+    (tmp_path / "03_normal.npy").unlink()
+    assert save(tmp_path) == [1, 2, 3, 4]
+    assert content(tmp_path) == whole
+
+
+def test_passes_may_come_later_in_any_order(tmp_path: Path) -> None:
+    save(tmp_path, ("mask",))
+    images = {name: data for name, data in content(tmp_path).items() if name.endswith("_mask.npy")}
+    assert save(tmp_path, ()) == [4]
+    assert save(tmp_path, ("depth",)) == [0, 1, 2, 3, 4]
+    assert save(tmp_path, ("mask",)) == [4]
+    assert images.items() <= content(tmp_path).items()
+
+
+def damaged(png: bytes) -> list[bytes]:
+    """Hostile PNGs: cut, not a PNG, a bad header, and a text chunk that unpacks to 64 MB."""
+    bomb = b"ident\0\0" + zlib.compress(bytes(2**26))
+    chunk = len(bomb).to_bytes(4, "big") + b"zTXt" + bomb + zlib.crc32(b"zTXt" + bomb).to_bytes(4, "big")
+    return [b"", b"not an image", png[: len(png) // 2], png[:12] + b"IHDX" + png[16:], png[:33] + chunk + png[33:]]
 
 
 def test_something_else_is_never_overwritten(tmp_path: Path) -> None:
-    raw = latents.sample(seed=0, split="test", start=0, n=1)
-    gallery.save_all(tmp_path, raw, QUICK, force=False, done=lambda _: None)
+    save(tmp_path, ())
     ours = (tmp_path / "00.png").read_bytes()
-    for other in (b"", b"not a picture", ours[: len(ours) // 2], None):
-        if other is None:  # another recipe
-            gallery.save_all(tmp_path, -raw, QUICK, force=True, done=lambda _: None)
-            other = (tmp_path / "00.png").read_bytes()
-        (tmp_path / "00.png").write_bytes(other)
+    other = tmp_path / "other"
+    gallery.save_all(other, -RAW, QUICK, force=False, done=lambda *_: None)
+    for data in (*damaged(ours), (other / "00.png").read_bytes()):
+        (tmp_path / "00.png").write_bytes(data)
         with pytest.raises(Impossible, match=r"00\.png: holds something else; give --force"):
-            gallery.save_all(tmp_path, raw, QUICK, force=False, done=lambda _: None)
-        assert (tmp_path / "00.png").read_bytes() == other
-    gallery.save_all(tmp_path, raw, QUICK, force=True, done=lambda _: None)
+            save(tmp_path, ())
+        assert (tmp_path / "00.png").read_bytes() == data
+    assert save(tmp_path, (), force=True)[-1] == 4
     assert (tmp_path / "00.png").read_bytes() == ours
+    (tmp_path / "02_mask.npy").write_bytes(b"precious")
+    with pytest.raises(Impossible, match=r"02_mask\.npy: holds something else"):
+        save(tmp_path, ("mask",))
+    assert (tmp_path / "02_mask.npy").read_bytes() == b"precious"
 
 
-def test_pictures_say_what_they_were_made_from(tmp_path: Path) -> None:
-    raw = latents.sample(seed=0, split="test", start=0, n=1)
-    gallery.save_all(tmp_path, raw, QUICK, force=False, done=lambda _: None)
-    with Image.open(tmp_path / "00.png") as picture:
-        recipe = json.loads(picture.info["ident"])
-    assert np.array_equal(np.float32(recipe["raw_latents"]), raw[0])
-    assert recipe["look"]["size"] == 16
+def test_images_say_what_they_were_made_from(tmp_path: Path) -> None:
+    save(tmp_path, ())
+    made = gallery.read_recipe(tmp_path / "00.png")
+    assert np.array_equal(np.array(made["raw_latents"], np.float32), RAW[0])
+    assert made["settings"]["size"] == 16
+    assert set(made["renderer"]) == {"ident", "bpy", "scene"}
 
 
-def test_folders_that_cannot_be(tmp_path: Path) -> None:
+def test_folders_and_targets_that_cannot_be(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     for path in (tmp_path / "file", tmp_path / "file" / "below"):
         with pytest.raises(Impossible, match="is a file or lies in one"):
             gallery.make_folder(path)
     with pytest.raises(Impossible, match="/proc/nowhere"):
         gallery.make_folder(Path("/proc/nowhere"))
+    (tmp_path / "d" / "00.png").mkdir(parents=True)
+    with pytest.raises(Impossible, match=r"00\.png: is not a file"):
+        save(tmp_path / "d", (), force=True)
 
 
-def test_figures_that_no_memory_holds(tmp_path: Path) -> None:
-    with pytest.raises(Impossible, match="70 pictures of size 4096"):
+def test_a_failed_write_leaves_nothing(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(OSError, match="folder"):
+        gallery.write(tmp_path / "folder", b"data")
+    assert [path.name for path in tmp_path.iterdir()] == ["folder"]
+
+
+def figure(path: Path, columns: int, passes: tuple[str, ...] = (), *, force: bool = False) -> list[Path]:
+    return gallery.save_figure(path, RAW, Layout(columns), QUICK, passes, force=force, done=lambda *_: None)
+
+
+def test_figures_are_told_apart_by_layout_and_view(tmp_path: Path) -> None:
+    assert figure(tmp_path / "g.png", 2, ("mask",)) == [tmp_path / "g.png", tmp_path / "g_mask.png"]
+    assert sorted(content(tmp_path)) == ["g.png", "g_mask.png"]
+    kept = content(tmp_path)
+    figure(tmp_path / "g.png", 2, ("mask",))
+    for path, columns in ((tmp_path / "g.png", 4), (tmp_path / "g_mask.png", 2)):
+        with pytest.raises(Impossible, match=f"{path.name}: holds something else"):
+            figure(path, columns)
+    assert content(tmp_path) == kept
+    figure(tmp_path / "g.png", 4, force=True)
+    with Image.open(tmp_path / "g.png") as image:
+        assert image.size == (64, 16)
+
+
+def test_figures_go_on_from_their_parts(tmp_path: Path) -> None:
+    told = list[int]()
+    save(tmp_path / ".g.png.parts", ())
+    (tmp_path / ".g.png.parts" / "02.png").unlink()
+    gallery.save_figure(
+        tmp_path / "g.png", RAW, Layout(2), QUICK, force=False, done=lambda count, _: told.append(count)
+    )
+    assert told == [3, 4]
+
+
+def test_figures_that_are_too_large_or_no_png(tmp_path: Path) -> None:
+    with pytest.raises(Impossible, match="70 images of size 4096 has more than 80,000,000 pixels"):
         gallery.save_figure(
-            tmp_path / "t.png", gallery.traversal(), 10, Look(size=4096), force=False, done=lambda _: None
+            tmp_path / "t.png", gallery.traversal(), Layout(10), Settings(size=4096), force=False, done=lambda *_: None
         )
+    with pytest.raises(Impossible, match=r"t\.jpg: give a name that ends in \.png"):
+        figure(tmp_path / "t.jpg", 2)
+
+
+LONG = """
+import sys
+from pathlib import Path
+from ident.render import gallery, latents
+from ident.render.settings import Settings, plain
+if __name__ == "__main__":
+    raw = latents.sample(seed=0, split="test", start=0, n=2)
+    settings = Settings(size=512, quality=plain(60000))
+    gallery.save_all(Path(sys.argv[1]), raw, settings, force=False, done=lambda *_: print("go", flush=True))
+"""
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_engines_end_with_their_parent_at_once(tmp_path: Path, how: signal.Signals) -> None:
+    (tmp_path / "long.py").write_text(LONG)
+    run = subprocess.Popen(
+        [sys.executable, str(tmp_path / "long.py"), str(tmp_path / "out")],
+        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a background shell ignores it
+    )  # fmt: skip
+    assert run.stdout
+    run.stdout.readline()
+    until = time.monotonic() + 30
+    while len(family(run.pid)) < 3 and time.monotonic() < until:  # parent, engines, resource tracker
+        time.sleep(0.1)
+    time.sleep(4)  # long enough for the engines to be rendering
+    os.kill(run.pid, how)
+    run.stdout.close()
+    assert run.wait(timeout=5) != 0
+    until = time.monotonic() + 5
+    while family(run.pid) and time.monotonic() < until:
+        time.sleep(0.1)
+    assert not family(run.pid)
+
+
+def family(group: int) -> list[int]:
+    """The processes of a group that still run."""
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            words = stat.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        if int(words[2]) == group and words[0] != "Z":
+            found.append(int(stat.parent.name))
+    return found

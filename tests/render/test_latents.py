@@ -55,10 +55,17 @@ def test_the_keywords_are_required() -> None:
         latents.sample(split="train", start=0, n=1)  # type: ignore[call-arg]
 
 
-@pytest.mark.parametrize("seed", [-1, 2**64])
+@pytest.mark.parametrize("seed", [-1, 2**64, 0.5, True, "0", None])
 def test_seeds_that_no_generator_takes(seed: int) -> None:
-    with pytest.raises(Impossible, match=str(seed)):
+    with pytest.raises(Impossible, match=f"seed {seed!r}: "):
         latents.sample(seed=seed, split="train", start=0, n=1)
+
+
+def test_numpy_numbers_are_numbers_too() -> None:
+    far = latents.sample(seed=1, split="train", start=2**40, n=1)
+    assert np.array_equal(latents.sample(seed=1, split="train", start=np.int64(2**40), n=1), far)  # type: ignore[arg-type]
+    with pytest.raises(Impossible, match="start"):
+        latents.sample(seed=1, split="train", start=np.int64(2**62), n=1)  # type: ignore[arg-type]
 
 
 def test_scene_values_are_raw_times_scale() -> None:
@@ -105,7 +112,12 @@ def zipped() -> bytes:
         (npy(np.full((2, 10), -np.inf)), "-inf"),
         (npy(np.full((2, 10), 1.5)), "1.5.*raw_latents.npy"),
         (npy(np.full((2, 10), 77.0)), r"77, not in \[-1, 1\]$"),
-        (npy([{"a": 1}]), "pickle"),
+        (npy([{"a": 1}]), "not a .npy file"),
+        (npy(np.zeros((20, 10))).replace(b"(20, 10)", b"(-1, 10)"), "not a .npy file"),
+        (npy(np.zeros((20, 10))).replace(b"(20, 10), }     ", b"(9999999999999, 10)}")[:200], "not a .npy file"),
+        (npy(np.zeros((20, 10))).replace(b"(20, 10), }", b"(20, 10, ((("), "not a .npy file"),
+        (npz()[:60], "not a .npy file"),
+        (npy(np.full((2, 10), 1 + 1e-12)), "1.000000000001"),
         (npy(np.zeros((20, 10)))[:300], "not a .npy file"),
         (npy(np.zeros((20, 10)))[:20], "not a .npy file"),
         (npy(np.zeros((20, 10))).replace(b"(20, 10)", b"(1<<60,)"), "not a .npy file"),

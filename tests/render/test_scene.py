@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from scipy.spatial.transform import Rotation
 
 from ident.render import scene
+from ident.render.errors import Impossible
 from ident.render.scene import Box
 
 angles = st.floats(-math.pi / 2, math.pi / 2)
@@ -61,7 +62,7 @@ def test_rotations_against_scipy(alpha: float, beta: float, gamma: float) -> Non
 CAMERA = np.array([[1.0, 0, 0, 0], [0, 1, 0, 0], [0, 0, 0, 0], [0, 0, 0, 1]])  # looks down, sees [-1, 1] squared
 
 
-def test_boxes_hold_the_points_and_the_filter_and_end_at_the_picture() -> None:
+def test_boxes_hold_the_points_and_the_filter_and_end_at_the_image() -> None:
     square = np.array([[-0.5, -0.5, 0], [0.5, 0.5, 0]])
     assert scene.pixel_box(square, CAMERA, 100) == Box(23, 23, 77, 77)
     assert scene.pixel_box(square + np.array([0.5, 0.25, 0]), CAMERA, 100) == Box(48, 10, 100, 65)
@@ -75,3 +76,9 @@ def test_the_rim_of_a_spotlight_that_shines_straight_down() -> None:
     fall = 14.4421 + 0.5 / math.sin(math.radians(20))
     radii = np.hypot(*(rim[:, :2] - [1, 2]).T)
     assert np.allclose(radii, fall * math.tan(math.radians(20)) / math.cos(math.pi / 32))
+
+
+@pytest.mark.parametrize("values", [[0] * 9, [0] * 11, [[0] * 10], [0] * 9 + [np.nan]])
+def test_values_that_make_no_scene(values: list[float]) -> None:
+    with pytest.raises(Impossible, match="give ten finite numbers"):
+        scene.place(values)

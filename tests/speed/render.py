@@ -9,7 +9,6 @@ import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -17,8 +16,8 @@ import numpy.typing as npt
 
 from ident.render import latents
 from ident.render.engine import Engine
-from ident.render.quality import PRESETS, Quality
 from ident.render.scene import place
+from ident.render.settings import PRESETS, Quality, Settings
 from tests.conftest import psnr
 
 BARS = {"draft": 75, "balanced": 38, "high": 14}
@@ -26,40 +25,32 @@ SCENES = 6  # an engine
 ROUNDS = {"draft": 5, "balanced": 4, "high": 2, "reference": 1}
 """How often each preset goes through the scenes, so that none is measured in a moment."""
 
-Pictures = list[npt.NDArray[np.uint8]]
+Images = list[npt.NDArray[np.uint8]]
 
 
-@cache
-def engine(quality: Quality) -> Engine:
-    """One engine at a time, warm."""
-    made = Engine(quality=quality)
-    made.image(place(np.zeros(10)))
-    return made
-
-
-def work(quality: Quality, start: int, rounds: int) -> tuple[float, float, Pictures]:
-    """When an engine started and ended, and its pictures."""
-    engine.cache_clear()
-    made = engine(quality)
+def work(quality: Quality, start: int, rounds: int) -> tuple[float, float, Images]:
+    """When an engine started and ended, and its images."""
+    engine = Engine(Settings(quality=quality))
     scenes = [place(v) for v in latents.to_scene_values(latents.sample(seed=11, split="speed", start=start, n=SCENES))]
+    engine.image(scenes[0])
     since = time.time()
     for _ in range(rounds):
-        pictures = [made.image(scene) for scene in scenes]
-    return since, time.time(), pictures
+        images = [engine.image(scene) for scene in scenes]
+    return since, time.time(), images
 
 
 ALONE = """
 {prelude}
 import hashlib
-from ident.render.quality import PRESETS
+from ident.render.settings import PRESETS
 from tests.speed.render import work
-since, until, pictures = work(PRESETS["balanced"], 0, 3)
-print(since, until, *(hashlib.sha256(picture.tobytes()).hexdigest() for picture in pictures))
+since, until, images = work(PRESETS["balanced"], 0, 3)
+print(since, until, *(hashlib.sha256(image.tobytes()).hexdigest() for image in images))
 """
 
 
 def side_by_side(prelude: str, cores: int) -> tuple[float, list[str]]:
-    """Wall time of an engine a core, each in a process that starts with the prelude, and the pictures' sha256."""
+    """Wall time of an engine a core, each in a process that starts with the prelude, and the images' sha256."""
     command = [sys.executable, "-c", ALONE.format(prelude=prelude)]
     runs = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(cores)]
     done = [run.communicate()[0].split() for run in runs]
@@ -69,32 +60,32 @@ def side_by_side(prelude: str, cores: int) -> tuple[float, list[str]]:
 
 def one_thread(cores: int) -> dict[str, Any]:
     """What it is worth that an engine shows Blender one core: else idle threads spin on the other engines' cores."""
-    ours, pictures = side_by_side("", cores)
+    ours, images = side_by_side("", cores)
     theirs, same = side_by_side("import os; del os.sched_setaffinity", cores)
     return {
         "name": "render.one_thread",
         "ratio": round(theirs / ours, 2),
         "bar": 1.2,
-        "quality": float(np.mean([a == b for a, b in zip(pictures, same, strict=True)])),
+        "quality": float(np.mean([a == b for a, b in zip(images, same, strict=True)])),
         "unit": "times as fast as with Blender's own thread pool",
-        "note": f"balanced, {cores} engines on {cores} cores; quality: share of pictures with the same bytes",
+        "note": f"balanced, {cores} engines on {cores} cores; quality: share of images with the same bytes",
     }
 
 
 def measure() -> Iterator[dict[str, Any]]:
-    """One ratio a preset; quality is the mean PSNR to the reference pictures, in dB."""
+    """One ratio a preset; quality is the mean PSNR to the reference images, in dB."""
     cores = len(os.sched_getaffinity(0))
-    seconds, pictures = dict[str, float](), dict[str, Pictures]()
+    seconds, images = dict[str, float](), dict[str, Images]()
     with ProcessPoolExecutor(cores, mp_context=multiprocessing.get_context("spawn")) as pool:
         for name in ("draft", "balanced", "high", "reference"):
             jobs = [pool.submit(work, PRESETS[name], SCENES * core, ROUNDS[name]) for core in range(cores)]
             done = [job.result() for job in jobs]
             wall = max(end for _, end, _ in done) - min(start for start, _, _ in done)
             seconds[name] = wall / (cores * SCENES * ROUNDS[name])
-            pictures[name] = [picture for _, _, part in done for picture in part]
+            images[name] = [image for _, _, part in done for image in part]
     yield one_thread(cores)
     for name, bar in BARS.items():
-        scores = [psnr(a, b) for a, b in zip(pictures[name], pictures["reference"], strict=True)]
+        scores = [psnr(a, b) for a, b in zip(images[name], images["reference"], strict=True)]
         yield {
             "name": f"render.{name}",
             "ratio": round(seconds["reference"] / seconds[name], 1),

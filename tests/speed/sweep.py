@@ -2,7 +2,7 @@
 
     python -m tests.speed.sweep
 
-Every row renders the same scenes, an engine on every core, and is compared with pictures of 1,152 samples a pixel, one
+Every row renders the same scenes, an engine on every core, and is compared with images of 1,152 samples a pixel, one
 light at a time. Takes about ten minutes on two cores.
 """
 
@@ -21,8 +21,8 @@ import numpy.typing as npt
 
 from ident.render import denoise, latents
 from ident.render.engine import Engine
-from ident.render.quality import AREA, PRESETS, SPOT, SUN, Exposure, Quality, by_light, plain
 from ident.render.scene import place
+from ident.render.settings import AREA, PRESETS, SPOT, SUN, Exposure, Quality, Settings, by_light, plain
 from tests.conftest import psnr
 
 SCENES = 4  # a core
@@ -72,14 +72,14 @@ ROWS = (
     Row("between `balanced` and `high`", by_light(sun=(2, 16), area=(1, 8), spot=(2, 24))),
 )
 
-Pictures = list[npt.NDArray[np.uint8]]
+Images = list[npt.NDArray[np.uint8]]
 
 
-def work(row: Row, core: int) -> tuple[float, float, Pictures]:
-    """When a core started and ended, and its pictures."""
+def work(row: Row, core: int) -> tuple[float, float, Images]:
+    """When a core started and ended, and its images."""
     if not row.restore:
         denoise.restore = lambda denoised, _: denoised.copy()  # type: ignore[misc,assignment]
-    engine = Engine(quality=row.quality)
+    engine = Engine(Settings(quality=row.quality))
     for name, value in row.cycles.items():
         setattr(engine._scene.cycles, name, value)
     raw = latents.sample(seed=23, split="speed", start=SCENES * core, n=SCENES)
@@ -87,17 +87,17 @@ def work(row: Row, core: int) -> tuple[float, float, Pictures]:
     if row.quality != CONVERGED:
         engine.image(scenes[0])
     since = time.time()
-    pictures = [engine.image(scene) for scene in scenes]
-    return since, time.time(), pictures
+    images = [engine.image(scene) for scene in scenes]
+    return since, time.time(), images
 
 
-def run(row: Row) -> tuple[float, Pictures]:
-    """Seconds a picture with every core busy, and the pictures."""
+def run(row: Row) -> tuple[float, Images]:
+    """Seconds an image with every core busy, and the images."""
     cores = len(os.sched_getaffinity(0))
     with ProcessPoolExecutor(cores, mp_context=multiprocessing.get_context("spawn")) as pool:
         done = [job.result() for job in [pool.submit(work, row, core) for core in range(cores)]]
     wall = max(end for _, end, _ in done) - min(start for start, _, _ in done)
-    return wall / (cores * SCENES), [picture for _, _, part in done for picture in part]
+    return wall / (cores * SCENES), [image for _, _, part in done for image in part]
 
 
 def main() -> None:
@@ -106,9 +106,9 @@ def main() -> None:
     print("| way | seconds | against 512 | PSNR mean | min |\n|---|---|---|---|---|")
     slowest = 0.0
     for row in ROWS:
-        seconds, pictures = run(row)
+        seconds, images = run(row)
         slowest = slowest or seconds
-        scores = [psnr(ours, theirs) for ours, theirs in zip(pictures, truth, strict=True)]
+        scores = [psnr(ours, theirs) for ours, theirs in zip(images, truth, strict=True)]
         speed = f"{slowest / seconds:.1f}"
         print(f"| {row.name} | {seconds:.3f} | {speed} | {np.mean(scores):.1f} | {min(scores):.1f} |", flush=True)
 

@@ -1,14 +1,14 @@
-"""How much work goes into a picture: the presets, as data. docs/quality.md has the measurements behind them."""
+"""How much work goes into an image: the presets, as data. docs/quality.md has the measurements behind them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
 from ident.render.errors import Impossible
 
-SUN, AREA, SPOT = "LightDynamic", "LightStatic", "Spotlight"
+SUN, AREA, SPOT = LIGHTS = "LightDynamic", "LightStatic", "Spotlight"
 MOST_SAMPLES = 65536
 
 
@@ -21,6 +21,8 @@ class Exposure:
     object_samples: int = 0
 
     def __post_init__(self) -> None:
+        if not self.lights or not set(self.lights) <= set(LIGHTS):
+            raise Impossible(f"lights {self.lights}: choose one or more of {', '.join(LIGHTS)}")
         for name, samples, least in (("samples", self.samples, 1), ("object_samples", self.object_samples, 0)):
             if not least <= samples <= MOST_SAMPLES:
                 raise Impossible(f"{name} {samples}: give a whole number from {least} to {MOST_SAMPLES}")
@@ -28,10 +30,14 @@ class Exposure:
 
 @dataclass(frozen=True)
 class Quality:
-    """A picture is the sum of its exposures in linear light, denoised or not."""
+    """An image is the sum of its exposures in linear light, denoised or not."""
 
     exposures: tuple[Exposure, ...]
     denoise: bool
+
+    def __post_init__(self) -> None:
+        if not self.exposures:
+            raise Impossible("exposures (): give at least one")
 
 
 def plain(samples: int) -> Quality:
@@ -52,3 +58,29 @@ PRESETS: Mapping[str, Quality] = MappingProxyType(
         "reference": plain(512),
     }
 )
+
+SIZES = range(16, 4097)
+PASSES = ("mask", "depth", "normal")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How images are rendered: all that decides their pixels beside the scene."""
+
+    size: int = 224
+    quality: Quality = PRESETS["balanced"]
+    gpus: int = 0
+
+    def __post_init__(self) -> None:
+        if self.size not in SIZES:
+            raise Impossible(f"size {self.size}: give a whole number of pixels from {SIZES.start} to {SIZES.stop - 1}")
+        if self.gpus < 0:
+            raise Impossible(f"gpus {self.gpus}: give 0 or more")
+
+
+def check_passes(names: Iterable[str]) -> tuple[str, ...]:
+    """The passes asked for, in order and once each, or an error that lists those there are."""
+    asked = set(names)
+    for name in sorted(asked - set(PASSES)):
+        raise Impossible(f"pass {name!r}: choose from {', '.join(PASSES)}")
+    return tuple(name for name in PASSES if name in asked)

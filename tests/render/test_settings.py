@@ -7,7 +7,7 @@ from dataclasses import FrozenInstanceError
 import pytest
 
 from ident.render.errors import Impossible
-from ident.render.quality import PRESETS, Exposure, plain
+from ident.render.settings import PRESETS, Exposure, Quality, Settings, check_passes, plain
 
 
 def test_every_preset_lights_every_light_once() -> None:
@@ -32,3 +32,23 @@ def test_presets_are_frozen() -> None:
         PRESETS["draft"].denoise = False  # type: ignore[misc]
     with pytest.raises(TypeError):
         PRESETS["draft"] = plain(1)  # type: ignore[index]
+
+
+def test_settings_check_themselves() -> None:
+    for size in (0, -5, 15, 100_000):
+        with pytest.raises(Impossible, match=f"size {size}: .* 16 to 4096"):
+            Settings(size=size)
+    with pytest.raises(Impossible, match="gpus -1"):
+        Settings(gpus=-1)
+    with pytest.raises(Impossible, match=r"lights \('Sun',\): choose one or more of LightDynamic"):
+        Exposure(("Sun",), 1)
+    with pytest.raises(Impossible, match="lights"):
+        Exposure((), 1)
+    with pytest.raises(Impossible, match="exposures"):
+        Quality((), denoise=False)
+
+
+def test_passes_come_in_one_order_once_each() -> None:
+    assert check_passes(["normal", "mask", "mask"]) == ("mask", "normal")
+    with pytest.raises(Impossible, match="'albedo': choose from mask, depth, normal"):
+        check_passes(["mask", "albedo"])
