@@ -21,8 +21,8 @@ speed: setup
 
 types: setup
 	@mkdir -p build/types/ident
-	@for room in render cli blend_assets; do ln -sfn "$(CURDIR)/$$room" build/types/ident/$$room; done
-	MYPYPATH=build/types $(PY) -m mypy -p ident.render -p ident.cli -p ident.blend_assets
+	@for room in render benchmark cli blend_assets; do ln -sfn "$(CURDIR)/$$room" build/types/ident/$$room; done
+	MYPYPATH=build/types $(PY) -m mypy -p ident.render -p ident.benchmark -p ident.cli -p ident.blend_assets
 	MYPYPATH=build/types $(PY) -m mypy tests
 
 lint: setup

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -151,6 +152,7 @@ def set_renderer() -> None:
 
 def build() -> None:
     """Make the scene in an empty Blender."""
+    os.environ["HOME"] = "/"  # Blender keeps it in the file, as its file browser's folder
     bpy.ops.wm.read_factory_settings(use_empty=True)
     add_objects()
     add_lights()

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import zstandard
 
 from ident.render.engine import SCENE_FILE
 
@@ -36,7 +37,13 @@ def test_the_generator_makes_the_committed_scene(tmp_path: Path, committed: dict
 
 
 def test_the_file_is_small_and_knows_no_machine() -> None:
-    assert SCENE_FILE.stat().st_size < 500_000
+    packed = SCENE_FILE.read_bytes()
+    assert len(packed) < 500_000
+    with zstandard.ZstdDecompressor().stream_reader(packed, read_across_frames=True) as reader:
+        content = reader.read()
+    assert content.startswith(b"BLENDER")
+    for folder in (b"/root", b"/home", b"/work", bytes(SCENE_FILE.parent)):
+        assert folder not in content
 
 
 def test_lights_camera_and_ground_are_the_published_ones(committed: dict[str, Any]) -> None:

@@ -1,0 +1,1 @@
+"""Spaces, pairs, losses and suites: what is done with the images."""
