@@ -48,7 +48,7 @@ def parse_passes(_: click.Context, __: click.Parameter, value: str) -> tuple[str
     type=click.Choice(list(PRESETS)),
     default="balanced",
     show_default=True,
-    help="reference is what the paper did: 512 samples, no denoiser, 56 times slower than balanced.",
+    help="reference is what the paper did: 512 samples, no denoiser, 60 times slower.",
 )
 @click.option("--samples", type=int, help="This many samples a pixel without denoiser, instead of --quality.")
 @click.option("--gpus", type=click.IntRange(min=0), default=0, show_default=True, help="Render on this many GPUs.")
