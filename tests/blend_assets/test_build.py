@@ -42,7 +42,7 @@ def test_the_file_is_small_and_knows_no_machine() -> None:
     with zstandard.ZstdDecompressor().stream_reader(packed, read_across_frames=True) as reader:
         content = reader.read()
     assert content.startswith(b"BLENDER")
-    for folder in (b"/root", b"/home", b"/work", bytes(SCENE_FILE.parent)):
+    for folder in (b"/root", b"/home", bytes(SCENE_FILE.parent)):
         assert folder not in content
 
 
