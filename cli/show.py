@@ -75,14 +75,14 @@ def show(
     Without options: the paper's traversal figure, ten columns, one latent each from -1 to 1, the others at 0.
 
     \b
-    ident show                                      traversal.png
-    ident show --grid 6x6 --seed 0                  grid.png, 36 random samples
-    ident show --raw-latents z.npy --out images   images/00.png, 01.png, ...
+    ident show                                     traversal.png
+    ident show --grid 6x6 --seed 0                 grid.png, 36 random samples
+    ident show --raw-latents z.npy --out images    images/00.png, 01.png, ...
     """
     given = {name for name in context.params if context.get_parameter_source(name) is ParameterSource.COMMANDLINE}
-    for option, needs in (("seed", "grid"), ("split", "grid")):
-        if option in given and needs not in given:
-            raise Impossible(f"--{option} {context.params[option]}: only --{needs} has random samples; give both")
+    for option in ("seed", "split"):
+        if option in given and not grid:
+            raise Impossible(f"--{option} {context.params[option]}: only --grid has random samples; give both")
     for one, other in (("grid", "raw_latents"), ("samples", "quality")):
         if {one, other} <= given:
             raise Impossible(f"--{one} and --{other.replace('_', '-')}: give one of the two")

@@ -22,11 +22,10 @@ import numpy.typing as npt
 from ident.render import denoise, latents
 from ident.render.engine import Engine
 from ident.render.scene import place
-from ident.render.settings import AREA, PRESETS, SPOT, SUN, Exposure, Quality, Settings, by_light, plain
+from ident.render.settings import LIGHTS, PRESETS, Exposure, Quality, Settings, by_light, plain
 from tests.conftest import psnr
 
 SCENES = 4  # a core
-LIGHTS = (SUN, AREA, SPOT)
 CONVERGED = Quality(tuple(Exposure((light,), 384) for light in LIGHTS), denoise=False)
 
 
