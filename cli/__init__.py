@@ -11,7 +11,10 @@ from importlib.metadata import version
 import click
 
 from ident.cli.doctor import doctor
+from ident.cli.info import info
+from ident.cli.render import render
 from ident.cli.show import show
+from ident.cli.verify import verify
 from ident.render.errors import Failed, Impossible
 
 
@@ -22,8 +25,8 @@ def ident(debug: bool) -> None:
     """The 3DIdent benchmark: render the scenes, and look at them."""
 
 
-ident.add_command(show)
-ident.add_command(doctor)
+for command in (render, verify, info, show, doctor):
+    ident.add_command(command)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

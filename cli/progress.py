@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Protocol
 
 import click
 from rich.console import Console
@@ -13,27 +14,44 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 SECONDS_BETWEEN_LINES = 10.0
 
 
-@contextmanager
-def progress(what: str) -> Iterator[Callable[[int, int], None]]:
-    """Gives a function to tell how many are done, of how many; first how many were there before.
+class Done(Protocol):
+    """Is told how many are done, of how many, and what else there is to say."""
 
-    Those do not count towards the rate.
-    """
+    def __call__(self, count: int, total: int, note: str = "") -> object:
+        """First with how many were there before: those do not count towards the rate."""
+
+
+def duration(seconds: float) -> str:
+    """Seconds as a person says them: 42 s, 3 min 20 s, 7 h 05 min."""
+    minutes, hours = seconds / 60, seconds / 3600
+    if minutes < 1:
+        return f"{seconds:.0f} s"
+    if hours < 1:
+        return f"{int(minutes)} min {int(seconds) % 60:02d} s"
+    return f"{int(hours)} h {int(minutes) % 60:02d} min"
+
+
+@contextmanager
+def progress(what: str) -> Iterator[Done]:
+    """Gives a function to tell how far it is."""
     console = Console(stderr=True)
     live = console.is_terminal
-    start = last = time.monotonic()
-    before: int | None = None
-    columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[pace]}"))
+    last = start = time.monotonic()
+    first = before = -1
+    columns = (TextColumn(what), BarColumn(bar_width=20), MofNCompleteColumn(), TextColumn("{task.fields[pace]}"))
     with Progress(*columns, console=console, disable=not live) as bar:
         task = bar.add_task(what, total=None, pace="")
 
-        def done(count: int, total: int) -> None:
-            nonlocal before, start, last
+        def done(count: int, total: int, note: str = "") -> None:
+            nonlocal first, before, start, last
             now = time.monotonic()
-            if before is None:
-                before, start, last = count, now, now
+            if first < 0:
+                first = count
+            if before < 0 or before == first < count:  # the rate counts from the first one on: starting takes a while
+                before, start = count, now
             rate = (count - before) / max(now - start, 1e-9)
-            pace = f"{rate:.1f}/s, {(total - count) / rate:.0f} s left" if rate else ""
+            left = f"{rate:.1f}/s, {duration((total - count) / rate)} left" if rate and count < total else ""
+            pace = ", ".join(part for part in (left, note) if part)
             bar.update(task, completed=count, total=total, pace=pace)
             if not live and (now - last >= SECONDS_BETWEEN_LINES or count == total):
                 last = now

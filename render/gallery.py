@@ -8,7 +8,6 @@ import multiprocessing
 import os
 import shutil
 import signal
-import tempfile
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,7 +15,6 @@ from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import asdict, dataclass
 from functools import cache
-from importlib import metadata, resources
 from io import BytesIO
 from pathlib import Path
 from types import MappingProxyType
@@ -29,7 +27,8 @@ from PIL import Image, ImageDraw, ImageFont, PngImagePlugin
 from ident.render import latents
 from ident.render.errors import Failed, Impossible
 from ident.render.scene import place
-from ident.render.settings import Settings
+from ident.render.settings import Settings, renderer
+from ident.render.storage import make_folder, write
 
 if TYPE_CHECKING:
     from ident.render.engine import Engine
@@ -97,42 +96,9 @@ def frames(raw: Float32s, settings: Settings, passes: tuple[str, ...] = ()) -> I
 # command overwrites what another one made.
 
 
-def write(path: Path, data: bytes) -> None:
-    """Write a file that appears under its name only when whole."""
-    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".ident-", delete=False) as file:
-        part = Path(file.name)
-        try:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-            part.chmod(0o666 & ~_umask())
-            part.replace(path)
-        except BaseException:
-            part.unlink()
-            raise
-
-
-@cache
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
-
-
-@cache
-def _renderer() -> Mapping[str, str]:
-    """What renders: the versions and the scene file."""
-    scene = resources.files("ident.blend_assets").joinpath("3dident.sha256").read_text().split()[0]
-    try:
-        blender = metadata.version("bpy")
-    except metadata.PackageNotFoundError:
-        blender = "none"
-    return MappingProxyType({"ident": metadata.version("ident"), "bpy": blender, "scene": scene})
-
-
 def recipe(raw: Float32s, settings: Settings, **more: object) -> dict[str, Any]:
     """All that decides the pixels of a file, as JSON knows it."""
-    made = {"raw_latents": raw.tolist(), "settings": asdict(settings), "renderer": dict(_renderer()), **more}
+    made = {"raw_latents": raw.tolist(), "settings": asdict(settings), "renderer": dict(renderer()), **more}
     return dict(json.loads(json.dumps(made)))
 
 
@@ -166,18 +132,6 @@ def check_target(path: Path) -> None:
     """Refuse to replace what is no file: a folder, a device."""
     if path.exists() and not path.is_file():
         raise Impossible(f"{path}: is not a file; give another --out")
-
-
-def make_folder(path: Path) -> None:
-    """Make a folder to write to, or say why it cannot be."""
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-    except (FileExistsError, NotADirectoryError) as error:
-        raise Impossible(f"{path}: is a file or lies in one, not a folder; give another --out") from error
-    except OSError as error:
-        raise Impossible(f"{path}: cannot be made ({error.strerror}); give another --out") from error
-    if not os.access(path, os.W_OK | os.X_OK):
-        raise Impossible(f"{path}: you may not write there; give another --out")
 
 
 # One file a frame: STEM.png, and STEM_mask.npy, ... for the passes, whose sha256 the recipe in the PNG gives

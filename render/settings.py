@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cache
+from importlib import metadata, resources
 from types import MappingProxyType
 
 from ident.render.errors import Impossible
@@ -75,7 +77,7 @@ class Settings:
         if self.size not in SIZES:
             raise Impossible(f"size {self.size}: give a whole number of pixels from {SIZES.start} to {SIZES.stop - 1}")
         if self.gpus < 0:
-            raise Impossible(f"gpus {self.gpus}: give 0 or more")
+            raise Impossible(f"--gpus {self.gpus}: give a whole number from 0 on")
 
 
 def check_passes(names: Iterable[str]) -> tuple[str, ...]:
@@ -84,3 +86,14 @@ def check_passes(names: Iterable[str]) -> tuple[str, ...]:
     for name in sorted(asked - set(PASSES)):
         raise Impossible(f"pass {name!r}: choose from {', '.join(PASSES)}")
     return tuple(name for name in PASSES if name in asked)
+
+
+@cache
+def renderer() -> Mapping[str, str]:
+    """What renders: the versions and the scene file."""
+    scene = resources.files("ident.blend_assets").joinpath("3dident.sha256").read_text().split()[0]
+    try:
+        blender = metadata.version("bpy")
+    except metadata.PackageNotFoundError:
+        blender = "none"
+    return MappingProxyType({"ident": metadata.version("ident"), "bpy": blender, "scene": scene})

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import os
+import secrets
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
-import numpy.typing as npt
 import pytest
 
 from ident.render import latents
 from ident.render.scene import Scene, place
+
+# For those that start Ray in this process: read as ray is imported, see ident.render.cluster.
+os.environ.update(RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER="0", RAY_USAGE_STATS_ENABLED="0", RAY_AUTH_MODE="token")
+os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -32,8 +36,3 @@ def ident(tmp_path: Path) -> Run:
 def scenes() -> list[Scene]:
     """Eight scenes of random latents."""
     return [place(values) for values in latents.to_scene_values(latents.sample(seed=3, split="test", start=0, n=8))]
-
-
-def psnr(ours: npt.NDArray[np.uint8], truth: npt.NDArray[np.uint8]) -> float:
-    """Peak signal-to-noise ratio of 8-bit images, in dB."""
-    return float(10 * np.log10(255**2 / np.mean((ours.astype(float) - truth) ** 2)))

@@ -16,7 +16,7 @@ from ident.render.engine import SCENE_FILE, Engine, to_srgb
 from ident.render.errors import Failed, Impossible
 from ident.render.scene import Box, Scene, object_points, pixel_box, place, spotlight_rim
 from ident.render.settings import AREA, PRESETS, SPOT, SUN, Exposure, Quality, Settings, plain
-from tests.conftest import psnr
+from ident.render.verify import psnr
 
 DRAFT = PRESETS["draft"]
 

@@ -115,23 +115,10 @@ def test_images_say_what_they_were_made_from(tmp_path: Path) -> None:
     assert set(made["renderer"]) == {"ident", "bpy", "scene"}
 
 
-def test_folders_and_targets_that_cannot_be(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    for path in (tmp_path / "file", tmp_path / "file" / "below"):
-        with pytest.raises(Impossible, match="is a file or lies in one"):
-            gallery.make_folder(path)
-    with pytest.raises(Impossible, match="/proc/nowhere"):
-        gallery.make_folder(Path("/proc/nowhere"))
+def test_targets_that_cannot_be(tmp_path: Path) -> None:
     (tmp_path / "d" / "00.png").mkdir(parents=True)
     with pytest.raises(Impossible, match=r"00\.png: is not a file"):
         save(tmp_path / "d", (), force=True)
-
-
-def test_a_failed_write_leaves_nothing(tmp_path: Path) -> None:
-    (tmp_path / "folder").mkdir()
-    with pytest.raises(OSError, match="folder"):
-        gallery.write(tmp_path / "folder", b"data")
-    assert [path.name for path in tmp_path.iterdir()] == ["folder"]
 
 
 def figure(path: Path, columns: int, passes: tuple[str, ...] = (), *, force: bool = False) -> list[Path]:

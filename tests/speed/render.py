@@ -18,7 +18,7 @@ from ident.render import latents
 from ident.render.engine import Engine
 from ident.render.scene import place
 from ident.render.settings import PRESETS, Quality, Settings
-from tests.conftest import psnr
+from ident.render.verify import psnr
 
 BARS = {"draft": 75, "balanced": 38, "high": 14}
 SCENES = 6  # an engine

@@ -23,7 +23,7 @@ from ident.render import denoise, latents
 from ident.render.engine import Engine
 from ident.render.scene import place
 from ident.render.settings import LIGHTS, PRESETS, Exposure, Quality, Settings, by_light, plain
-from tests.conftest import psnr
+from ident.render.verify import psnr
 
 SCENES = 4  # a core
 CONVERGED = Quality(tuple(Exposure((light,), 384) for light in LIGHTS), denoise=False)

@@ -1,0 +1,40 @@
+"""`ident verify`: check a dataset."""
+
+from __future__ import annotations
+
+import json
+
+import click
+
+from ident.cli.progress import progress
+from ident.render import verify as verifying
+
+
+@click.command()
+@click.argument("data")
+@click.option(
+    "--rerender", type=click.IntRange(min=0), default=0, metavar="K", help="Render K random images again, and compare."
+)
+@click.option("--seed", type=int, default=0, show_default=True, help="Which K.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")
+@click.pass_context
+def verify(context: click.Context, data: str, rerender: int, seed: int, as_json: bool) -> None:
+    """Check a dataset: every checksum, the shape of everything, and that every image can be read.
+
+    DATA is a folder or a URL. Exit code 1 if something is wrong, with a line for each thing on stderr. A damaged or
+    missing shard is rendered again by the command that made the dataset.
+    """
+    with progress("checking") as done:
+        verdict = verifying.verify(data, rerender=rerender, seed=seed, done=done)
+    if as_json:
+        click.echo(json.dumps(verdict.describe()))
+    else:
+        for line in verdict.wrong:
+            click.echo(line, err=True)
+        state = f"{len(verdict.wrong)} things wrong" if verdict.wrong else "clean"
+        again = (
+            f", {verdict.identical} of {verdict.rerendered} identical when rendered again" if verdict.rerendered else ""
+        )
+        worst = f", {verdict.psnr:.1f} dB for the worst of the others" if verdict.psnr is not None else ""
+        click.echo(f"{data}: {state}; {verdict.images} images in {verdict.shards} shards{again}{worst}")
+    context.exit(1 if verdict.wrong else 0)

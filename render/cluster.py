@@ -1,0 +1,73 @@
+"""Ray: a cluster that is there, or one of our own on this machine."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from ident.render.errors import Failed, Impossible
+
+
+@contextmanager
+def cluster(address: str | None, *, cores: int, gpus: int | None) -> Iterator[Any]:
+    """Ray: what runs at the address, or started here with so many cores and GPUs (None: all that Ray finds).
+
+    Started here, it listens on the loopback address alone, and to nobody without its token.
+    """
+    # Read as ray is imported: it reports to nobody, and prints nothing of its own on our stdout.
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    os.environ.setdefault("RAY_DEDUP_LOGS_SKIP_REGEX", ".")
+    if address is None:
+        # Without it Ray takes 127.0.0.1 for a mistake, and listens to the whole network.
+        os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
+        if "RAY_AUTH_MODE" not in os.environ:
+            os.environ.update(RAY_AUTH_MODE="token", RAY_AUTH_TOKEN=secrets.token_hex(32))
+    else:
+        reachable(address)
+    import ray
+
+    if ray.is_initialized():
+        yield ray  # whoever started it stops it
+        return
+    quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR", "configure_logging": False}
+    try:
+        if address is not None:
+            ray.init(address=address, **quiet)
+        else:
+            ray.init(
+                num_cpus=cores,
+                num_gpus=gpus,
+                include_dashboard=False,
+                _node_ip_address="127.0.0.1",
+                object_store_memory=80 * 2**20,
+                **quiet,
+            )
+    except Exception as error:  # Ray raises half a dozen kinds
+        said = " ".join(str(error).split())
+        if address is not None:
+            raise Impossible(f"--ray-address {address}: no Ray cluster could be joined there ({said})") from error
+        raise Failed(f"Ray could not be started: {said}") from error
+    try:
+        yield ray
+    finally:
+        ray.shutdown()
+
+
+def reachable(address: str) -> None:
+    """Ask whether anybody listens at HOST:PORT, before Ray does so for minutes."""
+    if address == "auto":
+        return
+    host, _, port = address.rpartition(":")
+    if "://" in address or not host or not port.isdecimal() or int(port) > 65535:
+        raise Impossible(
+            f"--ray-address {address}: give HOST:PORT of the cluster's head node, or auto, and type the command on "
+            "one of the cluster's nodes"
+        )
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=10).close()
+    except OSError as error:
+        raise Impossible(f"--ray-address {address}: nobody answers there ({error})") from error

@@ -1,0 +1,184 @@
+"""What is to be rendered and to where; what is there already; and whether it can be."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from ident.render import gallery
+from ident.render.codecs import CODECS
+from ident.render.dataset import MANIFEST, Manifest, Recipe, Record
+from ident.render.errors import Failed, Impossible
+from ident.render.settings import Settings
+from ident.render.storage import PART, Storage, sha256
+from ident.render.worker import Renders, blender
+
+SPARE = 50_000_000  # bytes that a disk shall still have free at the end
+PASS_BYTES = {"mask": 0.05, "depth": 1.5, "normal": 3.0}
+"""About how many bytes a pixel of a pass takes."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is to be rendered, to where, and by whom."""
+
+    out: Storage
+    recipe: Recipe
+    n: int
+    gpus: int = 0
+    workers: int | None = None
+    """How many at once: by default one a GPU, or one a core."""
+    recycle: int | None = None
+    """A worker is replaced after so many images."""
+    max_failures: int = 10
+    """The run stops when more workers than this failed with no shard finished in between."""
+    patience: float = 300.0
+    """Seconds without a sign of life after which a worker hangs; more, where images take long."""
+    engine: Callable[[Settings], Renders] = blender
+
+    def __post_init__(self) -> None:
+        for name, value, least in (
+            ("n", self.n, 1),
+            ("workers", self.workers, 1),
+            ("recycle", self.recycle, 1),
+            ("max-failures", self.max_failures, 0),
+            ("gpus", self.gpus, 0),
+        ):
+            if value is not None and not least <= value <= 2**40:
+                raise Impossible(f"--{name} {value}: give a whole number from {least} on")
+        if self.workers and self.gpus and self.workers > self.gpus:
+            raise Impossible(f"--workers {self.workers} with --gpus {self.gpus}: each has a GPU of its own; give fewer")
+
+    @property
+    def bytes_an_image(self) -> float:
+        """About how much disk an image takes, with its passes."""
+        pixel = CODECS[self.recipe.codec].bytes_a_pixel + sum(PASS_BYTES[name] for name in self.recipe.passes)
+        return pixel * self.recipe.settings.size**2 + 300
+
+    def manifest(self, records: Mapping[int, Record]) -> Manifest:
+        """The manifest with those shards that are finished."""
+        return Manifest.of(self.recipe, self.n, records)
+
+
+def take_up(plan: Plan) -> dict[int, Record]:
+    """The finished shards of the output, by number; an error if another dataset is there."""
+    out = plan.out
+    try:
+        found = Manifest.read(out)
+    except Impossible:
+        return {}
+    except Failed as error:
+        raise Failed(f"{error}: give --force to make the dataset anew, or another --out") from error
+    wanted = plan.manifest({})
+    there, made = (json.loads(manifest.to_json()) for manifest in (found, wanted))
+    wrong = differences(there, made, list(plan.recipe.describe()))
+    if found.n > plan.n:
+        wrong.insert(0, f"n is {found.n}, not {plan.n}")
+    if wrong:
+        raise Impossible(
+            f"{out}: holds another dataset ({'; '.join(wrong)}): give --force to overwrite it, or another --out"
+        )
+    kept = {i: record for i, record in found.shards.items() if wanted.span(i).n == record.n}
+
+    def holds(number: int) -> bool:
+        file, record = wanted.span(number).file, kept[number]
+        if out.size(file) != record.bytes:
+            return False
+        return out.folder is None or sha256(out.folder / file) == record.sha256
+
+    with ThreadPoolExecutor(8) as pool:
+        return {number: kept[number] for number, held in zip(kept, pool.map(holds, kept), strict=True) if held}
+
+
+def differences(found: Mapping[str, Any], wanted: Mapping[str, Any], names: list[str], inside: str = "") -> list[str]:
+    """What two manifests differ in, in words."""
+    lines = []
+    for name in names:
+        one, two = found.get(name), wanted.get(name)
+        if isinstance(one, Mapping) and isinstance(two, Mapping):
+            lines += differences(one, two, list(dict.fromkeys([*one, *two])), f"{inside}{name}.")
+        elif one != two:
+            lines.append(f"{inside}{name} is {json.dumps(one)}, not {json.dumps(two)}")
+    return lines
+
+
+def clear(out: Storage) -> None:
+    """Remove the dataset that is there, and nothing else; its manifest first, so that no reader sees a half."""
+    out.delete(MANIFEST)
+    if out.folder:
+        for shard in (out.folder / "shards").glob("[0-9]*.h5"):
+            shard.unlink()
+
+
+def tidy(out: Storage) -> None:
+    """Remove what was not whole when a run was killed."""
+    if out.folder:
+        for part in [*out.folder.glob(f"{PART}*"), *(out.folder / "shards").glob(f"{PART}*")]:
+            part.unlink()
+
+
+def check_disk(plan: Plan, missing: int) -> None:
+    """Refuse to start where the disk is too small for the images that are missing."""
+    if plan.out.folder is None or not missing:
+        return
+    needed, free = plan.bytes_an_image * missing, free_bytes(plan.out.folder)
+    if needed + SPARE > free:
+        raise Impossible(
+            f"{plan.out}: {missing} images take about {needed / 1e9:.1f} GB, {free / 1e9:.1f} GB are free there; "
+            "give another --out or a smaller --n"
+        )
+
+
+def free_bytes(folder: Path) -> int:
+    """How much is free on the disk where the folder is or will be."""
+    path = folder.absolute()
+    return shutil.disk_usage(next(place for place in (path, *path.parents) if place.exists())).free
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What a run would take."""
+
+    images: int
+    missing: int
+    shards: int
+    workers: int
+    seconds: float
+    bytes: int
+    free: int | None
+    """Bytes on the disk there; None if it is not a folder."""
+
+    def describe(self) -> dict[str, Any]:
+        """As JSON."""
+        return asdict(self)
+
+
+TRIAL = 8  # images
+
+
+def estimate(plan: Plan, workers: int) -> Estimate:
+    """What the run would take, by a few images rendered now."""
+    missing = plan.n - plan.manifest(take_up(plan)).done
+    raw = plan.recipe.source(0, min(plan.n, TRIAL))
+    times, size = [], 0
+    for _, frame in gallery.frames(raw, plan.recipe.settings, plan.recipe.passes):
+        arrays = {"images": frame["image"], **frame}
+        size += sum(len(column.encode(arrays[name])) for name, column in plan.recipe.columns.items())
+        times.append(time.monotonic())
+    engines = 1 if plan.gpus else min(workers, len(raw))
+    pace = (times[-1] - times[0]) / max(len(times) - 1, 1)
+    return Estimate(
+        images=plan.n,
+        missing=missing,
+        shards=plan.manifest({}).count,
+        workers=workers,
+        seconds=missing * pace * engines / workers,
+        bytes=int(plan.n * (size / len(raw) + 60)),
+        free=free_bytes(plan.out.folder) if plan.out.folder else None,
+    )

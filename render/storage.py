@@ -1,0 +1,230 @@
+"""Where a dataset lies: a folder, or any URL that fsspec knows, like s3://bucket/folder.
+
+A file appears under its name only when whole: in a folder by a rename, elsewhere because what is listed in
+dataset.json was uploaded before.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeVar
+
+import fsspec
+
+from ident.render.errors import Failed, Impossible
+
+T = TypeVar("T")
+
+PART = ".ident-"
+"""How the names of files begin that are not whole yet."""
+
+TRIES = 5  # of a call to a remote storage, beside those that its own library makes
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Let an error of the system say which file it was: not all do."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno is None or error.filename is not None:
+            raise
+        raise OSError(error.errno, os.strerror(error.errno), str(path)) from error
+
+
+@contextmanager
+def whole(path: Path) -> Iterator[Path]:
+    """A path beside `path` to write to; what is there at the end appears as `path`, on disk and whole."""
+    number, name = tempfile.mkstemp(dir=path.parent, prefix=PART)
+    os.close(number)
+    part = Path(name)
+    try:
+        with naming(path):
+            yield part
+            publish(part, path)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
+
+
+def publish(part: Path, path: Path) -> None:
+    """Let a finished file appear under its name: what the disk has not taken yet, it takes now."""
+    with part.open("rb") as file:
+        os.fsync(file.fileno())
+    part.chmod(0o666 & ~_umask())
+    part.replace(path)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def write(path: Path, data: bytes) -> None:
+    """Write a file that appears under its name only when whole."""
+    with whole(path) as part:
+        part.write_bytes(data)
+
+
+@cache
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def make_folder(path: Path) -> None:
+    """Make a folder to write to, or say why it cannot be."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError) as error:
+        raise Impossible(f"{path}: is a file or lies in one, not a folder; give another --out") from error
+    except OSError as error:
+        raise Impossible(f"{path}: cannot be made ({error.strerror}); give another --out") from error
+    if not os.access(path, os.W_OK | os.X_OK):
+        raise Impossible(f"{path}: you may not write there; give another --out")
+
+
+def sha256(path: Path) -> str:
+    """The checksum of a file, as dataset.json has it."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def cache_folder() -> Path:
+    """Where copies of remote files are kept: $IDENT_CACHE, or `ident` in the user's cache."""
+    given = os.environ.get("IDENT_CACHE")
+    if given:
+        return Path(given)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ident"
+
+
+@contextmanager
+def lock(path: Path, busy: str = "") -> Iterator[str]:
+    """Hold a lock file, which ends with its process, however that comes about.
+
+    If someone holds it: wait, or say `busy` and who it is. Gives what the file says of us.
+    """
+    with path.open("a+") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | (fcntl.LOCK_NB if busy else 0))
+        except BlockingIOError as error:
+            file.seek(0)
+            raise Impossible(f"{busy} (process {file.read().strip() or 'unknown'}): wait for it, or stop it") from error
+        owner = f"{os.getpid()} on {os.uname().nodename}, run {os.urandom(4).hex()}"
+        file.truncate(0)
+        file.write(owner)
+        file.flush()
+        yield owner
+
+
+@dataclass(frozen=True)
+class Storage:
+    """A folder or a URL, and the files in it by name, like shards/00000.h5."""
+
+    url: str
+
+    def __post_init__(self) -> None:
+        scheme, colons, rest = self.url.partition("://")
+        if not self.url or (colons and not rest):
+            raise Impossible(f"{self.url!r}: names no place; give a folder or a URL like s3://bucket/folder")
+        object.__setattr__(self, "url", (rest if colons and scheme == "file" else self.url).rstrip("/") or "/")
+        if self.folder is None:
+            self._files()
+
+    def __str__(self) -> str:
+        return self.url
+
+    @property
+    def folder(self) -> Path | None:
+        """The folder, if it is one on this machine."""
+        return None if "://" in self.url else Path(self.url)
+
+    @property
+    def key(self) -> str:
+        """A name for this place, as files in the cache are called."""
+        return hashlib.sha256(self.url.encode()).hexdigest()[:16]
+
+    def path(self, name: str) -> str:
+        """The full name of a file, for messages too."""
+        return f"{self.url}/{name}"
+
+    def _files(self) -> Any:
+        """Fsspec's file system, made anew in every process: its connections do not survive a fork."""
+        scheme = self.url.partition("://")[0]
+        try:
+            return fsspec.filesystem(scheme, **({"use_listings_cache": False} if scheme == "s3" else {}))
+        except ImportError as error:
+            package = {"s3": "'ident[s3]'"}.get(scheme, str(error).split("nstall ")[-1].split(" ")[0])
+            raise Impossible(f"{self.url}: {scheme}:// needs a package: pip install {package}") from error
+        except ValueError as error:
+            known = ", ".join(f"{name}://" for name in ("s3", "gs", "abfs", "http", "sftp"))
+            raise Impossible(f"{self.url}: nobody knows {scheme}://; give a folder, or one of {known} ...") from error
+
+    def _again(self, name: str, call: Callable[[Any, str], T]) -> T:
+        """A call to the remote storage, some times if need be."""
+        for tries in range(TRIES):
+            try:
+                return call(self._files(), self.path(name))
+            except (FileNotFoundError, PermissionError):
+                raise
+            except Exception as error:  # each library behind fsspec has its own
+                if tries + 1 == TRIES:
+                    raise Failed(f"{self.path(name)}: {type(error).__name__}: {error}") from error
+                time.sleep(0.2 * 2**tries)
+        raise AssertionError
+
+    def read(self, name: str) -> bytes:
+        """A small file's content; FileNotFoundError if there is none."""
+        if self.folder:
+            return (self.folder / name).read_bytes()
+        return self._again(name, lambda files, path: bytes(files.cat_file(path)))
+
+    def write(self, name: str, data: bytes) -> None:
+        """Write a small file."""
+        if self.folder:
+            write(self.folder / name, data)
+        else:
+            self._again(name, lambda files, path: files.pipe_file(path, data))
+
+    def size(self, name: str) -> int | None:
+        """How many bytes a file has; None if there is none."""
+        try:
+            if self.folder:
+                return (self.folder / name).stat().st_size
+            return int(self._again(name, lambda files, path: files.size(path)))
+        except FileNotFoundError:
+            return None
+
+    def take(self, part: Path, name: str) -> None:
+        """Move a finished local file to its place."""
+        if self.folder:
+            publish(part, self.folder / name)
+        else:
+            self._again(name, lambda files, path: files.put_file(str(part), path))
+            part.unlink()
+
+    def fetch(self, name: str, path: Path) -> None:
+        """Copy a file to a local path."""
+        if self.folder:
+            raise AssertionError("a local file is read where it is")
+        self._again(name, lambda files, source: files.get_file(source, str(path)))
+
+    def delete(self, name: str) -> None:
+        """Remove a file, if it is there."""
+        try:
+            if self.folder:
+                (self.folder / name).unlink()
+            else:
+                self._again(name, lambda files, path: files.rm_file(path))
+        except FileNotFoundError:
+            pass

@@ -1,0 +1,195 @@
+"""What one worker does: with one engine that stays alive, render the rows of a shard, and put the shard in its place.
+
+No Ray here: the stage wraps a Worker in an actor. Every row goes into a journal as it is rendered, so that whoever
+takes the shard over, after whatever happened, goes on with the next row.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import statistics
+import time
+from collections import deque
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from ident.render import latents, shards
+from ident.render.dataset import Recipe, Record
+from ident.render.errors import Failed, Impossible
+from ident.render.scene import Scene, place
+from ident.render.settings import Settings
+from ident.render.shards import Journal, Span
+from ident.render.storage import Storage, cache_folder, make_folder, sha256, write
+
+SECONDS_BETWEEN_BEATS = 0.5
+TRIES = 3  # of an image, before the run stops
+LOCK = ".lock"
+
+
+class Hopeless(Failed):
+    """A failure that no other worker would be spared."""
+
+
+class Renders(Protocol):
+    """What a worker asks of an engine."""
+
+    def image(self, scene: Scene) -> npt.NDArray[np.uint8]:
+        """The image (H, W, 3)."""
+
+    def passes(self, scene: Scene, names: Collection[str]) -> dict[str, npt.NDArray[Any]]:
+        """The passes asked for."""
+
+
+def blender(settings: Settings) -> Renders:
+    """The engine, which starts Blender."""
+    from ident.render.engine import Engine  # here, so that only workers start Blender, with the devices they are given
+
+    return Engine(settings)
+
+
+@dataclass(frozen=True)
+class Job:
+    """All that a worker must know of a run."""
+
+    out: Storage
+    recipe: Recipe
+    owner: str
+    """What the lock file of the output says, by which a worker knows that it sees the same folder."""
+    recycle: int | None = None
+    """How many images a worker renders, in case Blender leaks."""
+    engine: Callable[[Settings], Renders] = blender
+
+    @property
+    def key(self) -> bytes:
+        """What tells journals of this recipe from those of another."""
+        return hashlib.sha256(json.dumps(self.recipe.describe(), sort_keys=True).encode()).digest()
+
+    @property
+    def parts(self) -> Path:
+        """Where unfinished shards lie: with the finished ones, or on this machine if these are elsewhere."""
+        if self.out.folder:
+            return self.out.folder / ".parts"
+        return cache_folder() / "parts" / f"{self.out.key}-{self.key.hex()[:16]}"
+
+
+@dataclass(frozen=True)
+class Beat:
+    """A sign of life: how many rows of the shard are done, and the median time of an image."""
+
+    rows: int
+    seconds: float
+
+
+class Worker:
+    """Renders shards, one after the other."""
+
+    def __init__(self, job: Job) -> None:
+        self._job = job
+        self._engine: Renders | None = None
+        self._rendered = 0
+        self._seconds: deque[float] = deque(maxlen=32)
+
+    def hello(self) -> dict[str, Any]:
+        """Who this is, once it is sure that it sees the output; the devices are those that the engine may use."""
+        node = os.uname().nodename
+        if folder := self._job.out.folder:
+            try:
+                same = (folder / LOCK).read_text() == self._job.owner
+            except OSError:
+                same = False
+            if not same:
+                raise Impossible(
+                    f"{folder}: the worker on {node} does not see it; give a folder that all nodes share, or s3://..."
+                )
+        return {"node": node, "process": os.getpid(), "devices": os.environ.get("CUDA_VISIBLE_DEVICES")}
+
+    def render(self, span: Span) -> Iterator[Beat | Record]:
+        """Render what is missing of a shard; its record comes last. Without one the worker is to be replaced."""
+        parts = self._job.parts
+        make_folder(parts)
+        finished = parts / f"{span.number:05d}.json"
+        record = self._recorded(finished, span)
+        if record is None:
+            with Journal(parts / f"{span.number:05d}.part", self._job.key, len(self._job.recipe.columns)) as journal:
+                raw = self._job.recipe.source(span.start, span.n)
+                yield from self._fill(journal, raw, span)
+                if len(journal) < span.n:
+                    return
+                record = self._finish(journal, raw, span)
+            write(finished, json.dumps(asdict(record)).encode())
+            (parts / f"{span.number:05d}.part").unlink()
+        yield record
+
+    def _recorded(self, finished: Path, span: Span) -> Record | None:
+        """The record of a shard that was put in its place by a run that ended before it could say so."""
+        try:
+            made = json.loads(finished.read_text())
+            record = Record(**made | {"sums": tuple(made["sums"])})
+        except (OSError, ValueError, TypeError, KeyError):
+            return None
+        folder = self._job.out.folder
+        if (record.start, record.n) != (span.start, span.n) or self._job.out.size(span.file) != record.bytes:
+            return None
+        return record if folder is None or sha256(folder / span.file) == record.sha256 else None
+
+    def _fill(self, journal: Journal, raw: latents.Float32s, span: Span) -> Iterator[Beat]:
+        who, beat = self._job.owner.encode(), time.monotonic()
+        yield Beat(len(journal), self._median())
+        for row in range(len(journal), span.n):
+            if self._rendered == self._job.recycle:
+                return
+            if journal.begun.get(who, 0) >= TRIES:
+                raise Hopeless(
+                    f"image {span.start + row} failed {TRIES} times: {journal.failure}; its raw latents are "
+                    f"[{', '.join(map(str, raw[row]))}]. What is done is kept; type the same command to try again"
+                )
+            journal.begin(who)
+            start = time.monotonic()
+            try:
+                encoded, sums = self._row(raw[row])
+            except Impossible:
+                raise
+            except Exception as error:  # whatever Blender raises, another worker may be spared
+                why = " ".join(f"{type(error).__name__}: {error}".split())
+                journal.fail(why)
+                raise RuntimeError(f"image {span.start + row}: {why}") from None
+            journal.add(encoded, sums)
+            self._rendered += 1
+            now = time.monotonic()
+            self._seconds.append(now - start)
+            if now - beat >= SECONDS_BETWEEN_BEATS:
+                beat = now
+                yield Beat(row + 1, self._median())
+
+    def _median(self) -> float:
+        return statistics.median(self._seconds) if self._seconds else 0.0
+
+    def _row(self, raw: latents.Float32s) -> tuple[list[bytes], shards.Sums]:
+        """The encoded arrays of one image, and its sums."""
+        recipe = self._job.recipe
+        self._engine = self._engine or self._job.engine(recipe.settings)
+        scene = place(latents.to_scene_values(raw))
+        arrays: dict[str, npt.NDArray[Any]] = {"images": self._engine.image(scene)}
+        if recipe.passes:
+            arrays |= self._engine.passes(scene, recipe.passes)
+        encoded = [column.encode(arrays[name]) for name, column in recipe.columns.items()]
+        return encoded, shards.sums(arrays["images"])
+
+    def _finish(self, journal: Journal, raw: latents.Float32s, span: Span) -> Record:
+        """Write the shard and put it in its place."""
+        recipe, part = self._job.recipe, self._job.parts / f"{span.number:05d}.h5"
+        try:
+            shards.write(part, span, raw, recipe.columns, journal, json.dumps(recipe.describe()))
+            record = Record(span.start, span.n, part.stat().st_size, sha256(part), journal.sums)
+            self._job.out.take(part, span.file)
+        except BaseException:
+            part.unlink(missing_ok=True)
+            raise
+        return record

@@ -1,0 +1,331 @@
+"""`ident render`, `verify` and `info` as a user types them, and killed as users' runs are."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import boto3
+import numpy as np
+import pytest
+from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
+from werkzeug.serving import make_server
+
+from ident.render import latents
+from ident.render.dataset import Dataset
+from tests.conftest import Run
+
+SMALL = ("--size", 16, "--quality", "draft", "--shard-size", 8)
+
+
+def sums(folder: Path) -> dict[str, str]:
+    files = [folder / "dataset.json", *(folder / "shards").iterdir()]
+    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Twenty images by Blender."""
+    folder = tmp_path_factory.mktemp("rendered") / "d"
+    command = [sys.executable, "-m", "ident.cli", "render", "--n", 20, "--out", folder, "--json", *SMALL]
+    done = subprocess.run([*map(str, command)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["images"] == 20
+    assert "rendering: 20/20" in done.stderr
+    return folder
+
+
+def test_what_is_rendered_is_there(data: Path) -> None:
+    rendered = Dataset(data)
+    assert np.array_equal(rendered.latents, latents.sample(seed=0, split="train", start=0, n=20))
+    images = rendered.images(range(20))
+    assert images.std(axis=(1, 2)).min() > 1
+    assert len({image.tobytes() for image in images}) == 20
+    assert sorted(path.name for path in data.iterdir()) == [".lock", "dataset.json", "shards"]
+
+
+def test_the_same_command_again_does_nothing(data: Path, ident: Run) -> None:
+    before = {path: path.stat().st_mtime_ns for path in (data / "shards").iterdir()}
+    done = ident("render", "--n", 20, "--out", data, *SMALL)
+    assert done.returncode == 0
+    assert "20 images" in done.stdout
+    assert before == {path: path.stat().st_mtime_ns for path in (data / "shards").iterdir()}
+
+
+def test_verify_and_info(data: Path, ident: Run) -> None:
+    done = ident("verify", data, "--rerender", 4)
+    assert (done.returncode, done.stdout) == (
+        0, f"{data}: clean; 20 images in 3 shards, 4 of 4 identical when rendered again\n",
+    )  # fmt: skip
+    done = ident("info", data)
+    assert done.returncode == 0
+    for said in ("20 of 16 x 16, complete", "3 of 3", "compact", "kind uniform, seed 0, split train", "on the cpu"):
+        assert said in done.stdout
+    assert json.loads(ident("info", data, "--json").stdout)["n"] == 20
+
+
+def test_a_dry_run_says_what_it_would_take_and_leaves_nothing(ident: Run, tmp_path: Path) -> None:
+    done = ident("render", "--n", 20, "--dry-run", "--json", *SMALL)
+    found = json.loads(done.stdout)
+    assert (found["missing"], found["shards"], found["free"] > 0) == (20, 3, True)
+    assert 0 < found["seconds"] < 60
+    assert 2_000 < found["bytes"] < 40_000
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--n", 0), "--n 0: give a whole number from 1"),
+        (("--n", -1), "--n -1: give a whole number from 1"),
+        (("--n", "many"), "'many' is not a valid integer"),
+        (("--shard-size", 0), "shard size 0: give a whole number from 1"),
+        (("--size", 3), "size 3: give a whole number of pixels from 16"),
+        (("--seed", -1), "seed -1: give a whole number from 0"),
+        (("--workers", 0), "--workers 0: give a whole number from 1"),
+        (("--gpus", -1), "--gpus -1: give a whole number from 0"),
+        (("--gpus", 4), "--gpus 4: Ray sees 0, and Cycles 0 on this machine; give --gpus 0"),
+        (("--gpus", 1, "--workers", 2), "--workers 2 with --gpus 1: each has a GPU of its own"),
+        (("--recycle", 0), "--recycle 0: give a whole number from 1"),
+        (("--max-failures", -1), "--max-failures -1: give a whole number from 0"),
+        (("--passes", "mask,colour"), "pass 'colour': choose from mask, depth, normal"),
+        (("--codec", "zip"), "'zip' is not one of 'compact', 'fast'"),
+        (("--out", "foo://bar"), "nobody knows foo://; give a folder"),
+        (("--out", "/proc/nowhere"), "/proc/nowhere"),
+        (("--ray-address", "127.0.0.1:9"), "--ray-address 127.0.0.1:9: nobody answers there"),
+        (("--n", 10**12), "images take about .* GB, .* GB are free there"),
+    ],
+)
+def test_what_cannot_be(ident: Run, arguments: tuple[object, ...], said: str) -> None:
+    start = time.monotonic()
+    done = ident("render", *arguments)
+    assert done.returncode == 2
+    assert re.search(said, done.stderr), done.stderr
+    assert done.stderr.count("\n") == 1
+    assert done.stdout == ""
+    assert time.monotonic() - start < 30
+
+
+def test_another_dataset_is_there(data: Path, ident: Run) -> None:
+    before = sums(data)
+    for changed, said in (
+        (("--seed", 1), "source.seed is 0, not 1"),
+        (("--split", "test"), 'source.split is "train", not "test"'),
+        (("--size", 32), "size is 16, not 32"),
+        (("--quality", "high"), "render.exposures is "),
+        (("--passes", "mask"), 'passes is [], not ["mask"]'),
+        (("--n", 5), "n is 20, not 5"),
+    ):
+        done = ident("render", "--n", 20, "--out", data, *SMALL, *changed)
+        assert done.returncode == 2
+        assert said in done.stderr
+        assert "give --force to overwrite it, or another --out" in done.stderr
+    assert sums(data) == before
+
+
+def test_damage_is_found_named_and_mended(data: Path, ident: Run, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    subprocess.run(["cp", "-r", data, copy], check=True)
+    shards = [copy / "shards" / f"0000{i}.h5" for i in range(3)]
+    shards[0].write_bytes(shards[0].read_bytes()[:-1])
+    flipped = bytearray(shards[1].read_bytes())
+    flipped[-100] ^= 1
+    shards[1].write_bytes(flipped)
+    shards[2].unlink()
+    done = ident("verify", copy)
+    assert done.returncode == 1
+    lines = [line for line in done.stderr.splitlines() if "checking" not in line]
+    assert [f"0000{i}.h5" in lines[i] for i in range(3)] == [True] * 3
+    assert ("bytes and not" in lines[0], "sha256 is" in lines[1], "is missing" in lines[2]) == (True, True, True)
+    assert ident("render", "--n", 20, "--out", copy, *SMALL).returncode == 0
+    assert sums(copy) == sums(data)
+    assert ident("verify", copy).returncode == 0
+
+
+def test_images_of_another_scene_are_found(data: Path, ident: Run, tmp_path: Path) -> None:
+    """A dataset that is whole, but was not rendered as it says."""
+    copy = tmp_path / "copy"
+    assert ident("render", "--n", 4, "--out", copy, *SMALL, "--quality", "reference").returncode == 0
+    draft = json.loads((data / "dataset.json").read_text())["render"]
+    made = json.loads((copy / "dataset.json").read_text())
+    (copy / "dataset.json").write_text(json.dumps({**made, "render": draft}))
+    done = ident("verify", copy, "--rerender", 2)
+    assert done.returncode == 1
+    assert "2 of 2 images differ, rendered again on the same engine" in done.stderr
+    older = {**draft, "bpy": "4.4.0"}
+    (copy / "dataset.json").write_text(json.dumps({**made, "render": older}))
+    done = ident("verify", copy, "--rerender", 2, "--json")
+    assert 20 < json.loads(done.stdout)["psnr"] < 60
+    (copy / "dataset.json").write_text(json.dumps({**made, "seed": 3}))
+    done = ident("verify", copy)
+    assert done.returncode == 1
+    assert "unknown: 'seed'" in done.stderr
+
+
+def processes_of(driver: int) -> dict[str, list[int]]:
+    """The processes below a driver, by what they are."""
+    listed = subprocess.run(["ps", "-eo", "pid,ppid,args"], capture_output=True, text=True, check=True).stdout
+    rows = [line.split(None, 2) for line in listed.splitlines()[1:]]
+    below, found = {driver}, dict[str, list[int]]()
+    for _ in range(4):
+        below |= {int(pid) for pid, parent, _ in rows if int(parent) in below}
+    for pid, _, args in rows:
+        if int(pid) in below:
+            kind = next((kind for kind in ("raylet/raylet", "ray::Worker", "gcs_server") if kind in args), "other")
+            found.setdefault(kind, []).append(int(pid))
+    return found
+
+
+def start(folder: Path, *arguments: object) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "ident.cli", "render", "--out", folder, *arguments]
+    return subprocess.Popen(
+        [*map(str, command)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL) and None,
+    )  # fmt: skip
+
+
+def wait_for(condition: Callable[[], object], seconds: float = 60) -> None:
+    until = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < until, "waited for too long"
+        time.sleep(0.05)
+
+
+def gone(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] == "Z"
+    except OSError:
+        return True
+
+
+def all_gone(below: dict[str, list[int]]) -> bool:
+    return all(gone(pid) for pids in below.values() for pid in pids)
+
+
+@pytest.mark.slow
+def test_killed_at_random_and_continued_gives_the_same_bytes(tmp_path: Path, ident: Run) -> None:
+    """The driver, a worker, the raylet: each killed with -9 at a random moment of a run of 512 images."""
+    run = ("--n", 512, "--size", 64, "--shard-size", 64)
+    for workers in (1, 2):
+        assert ident("render", "--out", tmp_path / str(workers), *run, "--workers", workers).returncode == 0
+    killed, chance = tmp_path / "killed", random.Random()
+    for victim in ("driver", "ray::Worker", "raylet/raylet"):
+        going = start(killed, *run)
+        wait_for(lambda: (killed / ".parts").exists() and list((killed / ".parts").glob("*.part")))
+        time.sleep(chance.uniform(0.5, 5))
+        assert going.poll() is None
+        below = processes_of(going.pid)
+        os.kill(going.pid if victim == "driver" else chance.choice(below[victim]), signal.SIGKILL)
+        said = going.communicate(timeout=120)[1]
+        if victim == "driver":
+            wait_for(partial(all_gone, below))
+        elif victim == "ray::Worker":  # replaced: the run finishes, and is not to be killed a third time
+            assert going.returncode == 0, said
+            for shard in random.Random(0).sample(sorted((killed / "shards").iterdir()), 4):
+                shard.unlink()
+        else:
+            assert going.returncode == 1, said
+            assert "ident: " in said.splitlines()[-1]
+    assert ident("render", "--out", killed, *run).returncode == 0
+    assert sums(killed) == sums(tmp_path / "1") == sums(tmp_path / "2")
+    assert "16 of 16 identical" in ident("verify", killed, "--rerender", 16).stdout
+    assert ident("render", "--out", tmp_path / "1", *run, "--n", 1024).returncode == 0
+    both = Dataset(tmp_path / "1").images(range(512)), Dataset(tmp_path / "2").images(range(512))
+    assert np.array_equal(*both)
+
+
+def test_ctrl_c_stops_at_once_and_keeps_what_is_done(tmp_path: Path) -> None:
+    folder = tmp_path / "d"
+    going = start(folder, "--n", 100_000, *SMALL)
+    wait_for(lambda: list((folder / "shards").glob("*.h5")))
+    below = processes_of(going.pid)
+    going.send_signal(signal.SIGINT)
+    said = going.communicate(timeout=15)[1]
+    assert going.returncode == 1
+    assert said.splitlines()[-1] == "ident: stopped; what is done is kept, type the same command to go on"
+    wait_for(partial(all_gone, below), 30)
+    assert json.loads((folder / "dataset.json").read_text())["shards"]
+
+
+def test_a_killed_worker_leaves_stdout_alone(tmp_path: Path) -> None:
+    going = start(tmp_path / "d", "--n", 400, *SMALL, "--json")
+    wait_for(lambda: list((tmp_path / "d" / "shards").glob("*.h5")))
+    os.kill(processes_of(going.pid)["ray::Worker"][0], signal.SIGKILL)
+    out, said = going.communicate(timeout=120)
+    assert going.returncode == 0, said
+    assert json.loads(out)["images"] == 400
+    troubles = [line for line in said.splitlines() if not line.startswith("rendering: ")]
+    assert [line.startswith("a worker is replaced: The actor died") for line in troubles] == [True], said
+
+
+class Moody:
+    """An S3 server of which every third answer is an error."""
+
+    def __init__(self) -> None:
+        self._app = DomainDispatcherApplication(create_backend_app)
+        self._lock, self.asked, self.errors = threading.Lock(), 0, 0
+        self.moody = False
+
+    def __call__(self, environment: Any, answer: Callable[..., Any]) -> Iterable[bytes]:
+        with self._lock:
+            self.asked += 1
+            fails = self.moody and self.asked % 3 == 0
+            self.errors += fails
+        if fails:
+            environment["wsgi.input"].read(int(environment.get("CONTENT_LENGTH") or 0))
+            answer("500 Internal Server Error", [("Content-Length", "0")])
+            return [b""]
+        return self._app(environment, answer)  # type: ignore[no-any-return]
+
+
+@pytest.fixture
+def s3(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Moody]:
+    app = Moody()
+    server = make_server("127.0.0.1", 0, app, threaded=True)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    for name, value in {
+        "AWS_ENDPOINT_URL": f"http://127.0.0.1:{server.server_port}",
+        "AWS_ACCESS_KEY_ID": "key",
+        "AWS_SECRET_ACCESS_KEY": "secret",
+        "AWS_DEFAULT_REGION": "us-east-1",
+        "IDENT_CACHE": str(tmp_path / "cache"),
+    }.items():
+        monkeypatch.setenv(name, value)
+    boto3.client("s3").create_bucket(Bucket="bucket")
+    yield app
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def test_an_s3_that_answers_500_now_and_then(s3: Moody, data: Path, ident: Run, tmp_path: Path) -> None:
+    s3.moody = True
+    done = ident("render", "--n", 20, "--out", "s3://bucket/d", *SMALL)
+    assert done.returncode == 0, done.stderr
+    assert s3.errors >= 2
+    client = boto3.client("s3")
+    names = [found["Key"] for found in client.list_objects_v2(Bucket="bucket")["Contents"]]
+    assert names == ["d/dataset.json", *(f"d/shards/0000{i}.h5" for i in range(3))]
+    for name in names:
+        stored = client.get_object(Bucket="bucket", Key=name)["Body"].read()
+        assert stored == (data / name.removeprefix("d/")).read_bytes()
+    assert not list((tmp_path / "cache" / "parts").iterdir())
+    assert "clean" in ident("verify", "s3://bucket/d").stdout
+    assert np.array_equal(Dataset("s3://bucket/d").image(11), Dataset(data).image(11))
+    assert "complete" in ident("info", "s3://bucket/d").stdout
+    client.delete_object(Bucket="bucket", Key="d/shards/00001.h5")
+    assert ident("render", "--n", 20, "--out", "s3://bucket/d", *SMALL).returncode == 0
+    assert client.head_object(Bucket="bucket", Key="d/shards/00001.h5")["ContentLength"] > 1000

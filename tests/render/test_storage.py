@@ -1,0 +1,109 @@
+"""Files that appear whole, locks, and places that cannot be."""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from ident.render import storage
+from ident.render.errors import Failed, Impossible
+from ident.render.storage import Storage
+
+
+def test_folders_that_cannot_be(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    for path in (tmp_path / "file", tmp_path / "file" / "below"):
+        with pytest.raises(Impossible, match="is a file or lies in one"):
+            storage.make_folder(path)
+    with pytest.raises(Impossible, match="/proc/nowhere"):
+        storage.make_folder(Path("/proc/nowhere"))
+
+
+def test_a_failed_write_leaves_nothing(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(OSError, match="folder"):
+        storage.write(tmp_path / "folder", b"data")
+    with contextlib.suppress(KeyError), storage.whole(tmp_path / "file") as part:
+        part.write_bytes(b"half")
+        raise KeyError
+    assert [path.name for path in tmp_path.iterdir()] == ["folder"]
+
+
+def test_what_is_written_has_the_usual_rights(tmp_path: Path) -> None:
+    storage.write(tmp_path / "ours", b"data")
+    (tmp_path / "usual").write_bytes(b"data")
+    assert (tmp_path / "ours").stat().st_mode == (tmp_path / "usual").stat().st_mode
+
+
+def hold(path: Path, got: multiprocessing.synchronize.Event) -> None:
+    with storage.lock(path):
+        got.set()
+        os.kill(os.getpid(), 9)
+
+
+def test_a_lock_says_who_holds_it_and_ends_with_its_process(tmp_path: Path) -> None:
+    path = tmp_path / "lock"
+    with storage.lock(path) as owner:
+        assert path.read_text() == owner
+        with (
+            pytest.raises(Impossible, match=f"busy here .process {os.getpid()} on .*, run"),
+            storage.lock(path, "busy here"),
+        ):
+            pass
+    spawn = multiprocessing.get_context("spawn")
+    got = spawn.Event()
+    holder = spawn.Process(target=hold, args=(path, got))
+    holder.start()
+    assert got.wait(60)
+    holder.join()
+    with storage.lock(path, "busy"):
+        pass
+
+
+def same_files(place: Storage, tmp_path: Path) -> None:
+    """What every storage does."""
+    assert place.size("a.json") is None
+    with pytest.raises(FileNotFoundError):
+        place.read("a.json")
+    place.write("a.json", b"one")
+    place.write("a.json", b"other")
+    assert place.read("a.json") == b"other"
+    assert place.size("a.json") == 5
+    (tmp_path / "part").write_bytes(b"shard")
+    place.take(tmp_path / "part", "shards/00000.h5")
+    assert place.read("shards/00000.h5") == b"shard"
+    assert not (tmp_path / "part").exists()
+    place.delete("a.json")
+    place.delete("a.json")
+    assert place.size("a.json") is None
+
+
+def test_a_folder_and_a_url_do_the_same(tmp_path: Path) -> None:
+    (tmp_path / "out" / "shards").mkdir(parents=True)
+    same_files(Storage(str(tmp_path / "out")), tmp_path)
+    same_files(Storage("memory://bucket/out"), tmp_path)
+
+
+def test_urls(tmp_path: Path) -> None:
+    assert Storage(f"file://{tmp_path}/").folder == tmp_path
+    assert Storage("s3://bucket/folder/").path("dataset.json") == "s3://bucket/folder/dataset.json"
+    assert Storage("s3://bucket/folder").folder is None
+    for url, said in (
+        ("nobody://knows/this", "nobody knows nobody://; give a folder"),
+        ("", "names no place"),
+        ("s3://", "names no place"),
+    ):
+        with pytest.raises(Impossible, match=said):
+            Storage(url)
+
+
+def test_a_storage_that_stays_away_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(time, "sleep", lambda _: None)
+    place = Storage("http://127.0.0.1:9/data")
+    with pytest.raises(Failed, match=r"http://127\.0\.0\.1:9/data/dataset\.json: "):
+        place.read("dataset.json")
