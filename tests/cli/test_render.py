@@ -175,16 +175,16 @@ def test_images_of_another_scene_are_found(data: Path, ident: Run, tmp_path: Pat
 
 
 def processes_of(driver: int) -> dict[str, list[int]]:
-    """The processes below a driver, by what they are."""
-    listed = subprocess.run(["ps", "-eo", "pid,ppid,args"], capture_output=True, text=True, check=True).stdout
+    """The processes below a driver, by what they are; but for Ray's agents, which take a minute to notice."""
+    listed = subprocess.run(["ps", "-wweo", "pid,ppid,args"], capture_output=True, text=True, check=True).stdout
     rows = [line.split(None, 2) for line in listed.splitlines()[1:]]
     below, found = {driver}, dict[str, list[int]]()
     for _ in range(4):
         below |= {int(pid) for pid, parent, _ in rows if int(parent) in below}
     for pid, _, args in rows:
-        if int(pid) in below:
-            kind = next((kind for kind in ("raylet/raylet", "ray::Worker", "gcs_server") if kind in args), "other")
-            found.setdefault(kind, []).append(int(pid))
+        for kind in ("raylet/raylet", "ray::Worker", "gcs_server"):
+            if int(pid) in below and kind in args:
+                found.setdefault(kind, []).append(int(pid))
     return found
 
 
@@ -223,21 +223,20 @@ def test_killed_at_random_and_continued_gives_the_same_bytes(tmp_path: Path, ide
     killed, chance = tmp_path / "killed", random.Random()
     for victim in ("driver", "ray::Worker", "raylet/raylet"):
         going = start(killed, *run)
-        wait_for(lambda: (killed / ".parts").exists() and list((killed / ".parts").glob("*.part")))
-        time.sleep(chance.uniform(0.5, 5))
+        wait_for(partial(lambda pid: "ray::Worker" in processes_of(pid), going.pid))
+        time.sleep(chance.uniform(0.5, 4))
         assert going.poll() is None
         below = processes_of(going.pid)
         os.kill(going.pid if victim == "driver" else chance.choice(below[victim]), signal.SIGKILL)
         said = going.communicate(timeout=120)[1]
-        if victim == "driver":
-            wait_for(partial(all_gone, below))
-        elif victim == "ray::Worker":  # replaced: the run finishes, and is not to be killed a third time
+        if victim == "ray::Worker":  # replaced: the run finishes, and is not to be killed a third time
             assert going.returncode == 0, said
             for shard in random.Random(0).sample(sorted((killed / "shards").iterdir()), 4):
                 shard.unlink()
-        else:
-            assert going.returncode == 1, said
-            assert "ident: " in said.splitlines()[-1]
+        elif victim == "raylet/raylet":
+            assert going.returncode in (0, 1), said  # 0 if all was done before anybody missed it
+            assert going.returncode == 0 or "ident: " in said.splitlines()[-1]
+        wait_for(partial(all_gone, below))
     assert ident("render", "--out", killed, *run).returncode == 0
     assert sums(killed) == sums(tmp_path / "1") == sums(tmp_path / "2")
     assert "16 of 16 identical" in ident("verify", killed, "--rerender", 16).stdout

@@ -1,13 +1,13 @@
-"""Print one JSON object a line for every ratio of a group: python -m tests.speed [render|all]."""
+"""Print one JSON object a line for every ratio of a group: python -m tests.speed [render|stage|loader|all]."""
 
 from __future__ import annotations
 
 import json
 import sys
 
-from tests.speed import render
+from tests.speed import loader, render, stage
 
-GROUPS = {"render": render.measure}
+GROUPS = {"render": render.measure, "stage": stage.measure, "loader": loader.measure}
 
 
 def main() -> None:
