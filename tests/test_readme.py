@@ -26,7 +26,14 @@ def test_the_examples_run_in_order(tmp_path: Path) -> None:
             assert done.returncode == 0, done.stderr
             ran += 1
     assert ran >= 5
-    for name in ("traversal.png", "grid.png", "grid_normal.png", "images/00.png", "images/03.png"):
+    for name in (
+        "traversal.png",
+        "grid.png",
+        "grid_normal.png",
+        "images/00.png",
+        "images/03.png",
+        "data/small/dataset.json",
+    ):
         assert (tmp_path / name).stat().st_size > 1000
 
 

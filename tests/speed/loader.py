@@ -49,7 +49,8 @@ class Replay:
 
     def image(self, _: Scene) -> Images:
         self.at += 1
-        return self.images[(self.at - 1) % len(self.images)]
+        image: Images = self.images[(self.at - 1) % len(self.images)]
+        return image
 
     def passes(self, _: Scene, names: Collection[str]) -> dict[str, npt.NDArray[Any]]:
         assert not names
@@ -103,7 +104,7 @@ def measure() -> Iterator[dict[str, Any]]:
         sizes |= {"png": write_png(folder / "png", images), "raw": write_raw(folder / "raw.h5", images)}
         with h5py.File(folder / "raw.h5") as file:
             readers: dict[str, Callable[[int], Images]] = {
-                "png": lambda i: np.asarray(Image.open(folder / "png" / f"{i:06d}.png")),
+                "png": lambda i: np.asarray(Image.open(folder / "png" / f"{i:06d}.png"), np.uint8),
                 "raw": file["images"].__getitem__,
                 **{codec: Dataset(folder / codec).image for codec in BARS},
             }

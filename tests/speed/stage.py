@@ -19,7 +19,7 @@ from ident.render.dataset import Dataset, Recipe, Uniform
 from ident.render.engine import Engine
 from ident.render.plan import Plan
 from ident.render.scene import Scene, place
-from ident.render.settings import Settings
+from ident.render.settings import PRESETS, Settings
 from ident.render.storage import Storage
 from ident.render.worker import Renders, blender
 
@@ -49,11 +49,13 @@ def at_once(settings: Settings) -> Renders:
     return AtOnce(settings.size)
 
 
-def run(n: int, workers: int, size: int, shard_size: int, quick: bool = False) -> tuple[list[tuple[float, int]], float]:
+def run(
+    n: int, workers: int, settings: Settings, shard_size: int, quick: bool = False
+) -> tuple[list[tuple[float, int]], float]:
     """When how many images were done, and the most memory that the driver took, in MB; all in a fresh process."""
     told = list[tuple[float, int]]()
     with tempfile.TemporaryDirectory() as folder:
-        recipe = Recipe(SOURCE, Settings(size), shard_size=shard_size)
+        recipe = Recipe(SOURCE, settings, shard_size=shard_size)
         made = Plan(Storage(f"{folder}/d"), recipe, n, workers=workers, engine=at_once if quick else blender)
         stage.render(made, tell=lambda far: told.append((time.monotonic(), far.done)))
         assert len(Dataset(f"{folder}/d")) == n
@@ -62,8 +64,8 @@ def run(n: int, workers: int, size: int, shard_size: int, quick: bool = False) -
 
 def pace(told: list[tuple[float, int]], first: int, last: int) -> float:
     """Images a second, by a line through what was told between the first and the last images."""
-    steady = [(when, done) for when, done in told if first <= done <= last]
-    return float(np.polyfit(*zip(*steady, strict=True), 1)[0])
+    when, done = np.array([far for far in told if first <= far[1] <= last]).T
+    return float(np.polyfit(when, done, 1)[0])
 
 
 def bare(_: int) -> float:
@@ -91,7 +93,7 @@ def measure() -> Iterator[dict[str, Any]]:
         speeds["bare"].append(alone(bare, 0))
         for name, workers in (("one", 1), ("two", 2)):
             n = IMAGES * workers
-            told, _ = alone(run, n, workers, 224, SHARD)
+            told, _ = alone(run, n, workers, Settings(), SHARD)
             speeds[name].append(pace(told, WARM * workers, n - SHARD * workers))
     rates = {name: float(np.mean(found)) for name, found in speeds.items()}
     yield {
@@ -110,7 +112,17 @@ def measure() -> Iterator[dict[str, Any]]:
         "unit": "of the bare engine's speed, with encoding, journal, shards and Ray",
         "note": f"balanced, 224 x 224; bare engine {rates['bare']:.2f} images a second",
     }
-    told, memory = alone(run, MANY, 2, 16, 1000, True)
+    told, _ = alone(run, 2000, 2, Settings(64, PRESETS["draft"]), 1000)
+    early, late = pace(told, 20, 500), pace(told, 1500, 1980)
+    yield {
+        "name": "stage.steady",
+        "ratio": round(late / early, 3),
+        "bar": 0.95,
+        "quality": 1.0,
+        "unit": "of the speed of the first 500 images in the last 500 of 2,000",
+        "note": f"draft, 64 x 64, two workers: {early:.1f} and {late:.1f} images a second",
+    }
+    told, memory = alone(run, MANY, 2, Settings(16), 1000, True)
     rate = pace(told, 2000, MANY - 2000)
     yield {
         "name": "stage.driver",
