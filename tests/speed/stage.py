@@ -53,7 +53,7 @@ def run(
     n: int, workers: int, settings: Settings, shard_size: int, quick: bool = False
 ) -> tuple[list[tuple[float, int]], float]:
     """When how many images were done, and the most memory that the driver took, in MB; all in a fresh process."""
-    told = list[tuple[float, int]]()
+    told: Told = []
     with tempfile.TemporaryDirectory() as folder:
         recipe = Recipe(SOURCE, settings, shard_size=shard_size)
         made = Plan(Storage(f"{folder}/d"), recipe, n, workers=workers, engine=at_once if quick else blender)
@@ -62,7 +62,7 @@ def run(
     return told, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
 
 
-def pace(told: list[tuple[float, int]], first: int, last: int) -> float:
+def pace(told: Told, first: int, last: int) -> float:
     """Images a second, by a line through what was told between the first and the last images."""
     when, done = np.array([far for far in told if first <= far[1] <= last]).T
     return float(np.polyfit(when, done, 1)[0])
