@@ -75,9 +75,8 @@ ROWS: dict[str, tuple[Encode, Decode]] = {
 def main() -> None:
     """Print the table."""
     images = renders()
-    print(
-        "| codec | encode, ms | decode, ms | bytes | decode against PNG | bytes against PNG |\n|---|---|---|---|---|---|"
-    )
+    print("| codec | encode, ms | decode, ms | bytes | decode against PNG | bytes against PNG |")
+    print("|---|---|---|---|---|---|")
     first: tuple[float, float] | None = None
     for name, (encode, decode) in ROWS.items():
         start = time.perf_counter()

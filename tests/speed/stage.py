@@ -49,9 +49,10 @@ def at_once(settings: Settings) -> Renders:
     return AtOnce(settings.size)
 
 
-def run(
-    n: int, workers: int, settings: Settings, shard_size: int, quick: bool = False
-) -> tuple[list[tuple[float, int]], float]:
+Told = list[tuple[float, int]]
+
+
+def run(n: int, workers: int, settings: Settings, shard_size: int, quick: bool = False) -> tuple[Told, float]:
     """When how many images were done, and the most memory that the driver took, in MB; all in a fresh process."""
     told: Told = []
     with tempfile.TemporaryDirectory() as folder:
