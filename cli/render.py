@@ -8,8 +8,8 @@ import click
 
 from ident.cli.progress import duration, progress
 from ident.cli.show import parse_passes
+from ident.render import cluster, stage
 from ident.render import plan as planning
-from ident.render import stage
 from ident.render.codecs import CODECS
 from ident.render.dataset import MANIFEST, Recipe, Uniform
 from ident.render.errors import Impossible
@@ -73,11 +73,11 @@ def render(
     if renderer()["bpy"] == "none":
         raise Impossible("rendering needs Blender's Python module, which runs on Python 3.11: `ident doctor` says more")
     place = out or ("data/3dident" if split == "train" else f"data/3dident-{split}")
-    settings = Settings(size, PRESETS[quality], stage.gpus_there(ray_address) if gpus is None else gpus)
+    settings = Settings(size, PRESETS[quality], cluster.gpus_there(ray_address) if gpus is None else gpus)
     recipe = Recipe(Uniform(seed, split), settings, passes, codec, shard_size)
     plan = planning.Plan(Storage(place), recipe, n, settings.gpus, workers, recycle, max_failures)
     if dry_run:
-        found = planning.estimate(plan, workers or settings.gpus or stage.cores())
+        found = planning.estimate(plan, workers or settings.gpus or cluster.cores())
         disk = f", {found.free / 1e9:.1f} GB are free" if found.free is not None else ""
         text = (
             f"{place}: {found.missing} of {found.images} images to render, by {found.workers} workers\n"

@@ -1,12 +1,15 @@
-"""Ray: a cluster that is there, or one of our own on this machine."""
+"""The machines: their cores and GPUs, and Ray on them, which is there or is started here."""
 
 from __future__ import annotations
 
 import os
 import secrets
 import socket
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from ident.render.errors import Failed, Impossible
@@ -71,3 +74,23 @@ def reachable(address: str) -> None:
         socket.create_connection((host.strip("[]"), int(port)), timeout=10).close()
     except OSError as error:
         raise Impossible(f"--ray-address {address}: nobody answers there ({error})") from error
+
+
+def cores() -> int:
+    """How many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def gpus_there(address: str | None) -> int:
+    """How many GPUs there are: in the cluster, or by the drivers' word on this machine, without starting Ray."""
+    if address is None:
+        return sum(1 for _ in Path("/proc/driver/nvidia/gpus").glob("*"))
+    with cluster(address, cores=1, gpus=None) as ray:
+        return int(ray.cluster_resources().get("GPU", 0))
+
+
+def cycles_gpus() -> int:
+    """How many GPUs Cycles sees on this machine, asked in a process of its own."""
+    ask = [sys.executable, "-c", "from ident.render import engine; print(len(engine.gpus()))"]
+    done = subprocess.run(ask, capture_output=True, text=True, check=False)
+    return int(done.stdout.split()[-1]) if done.returncode == 0 else 0

@@ -21,7 +21,7 @@ from ident.render.errors import Failed, Impossible
 from ident.render.latents import Float32s
 from ident.render.settings import SIZES, Exposure, Quality, Settings, check_passes, renderer
 from ident.render.shards import NOTHING, Array, Column, Shard, Span, Sums, add, columns
-from ident.render.storage import Storage, cache_folder, lock, make_folder, sha256, whole
+from ident.render.storage import Storage, cache_folder, lock, sha256, whole
 
 FORMAT = 1
 MANIFEST = "dataset.json"
@@ -353,13 +353,12 @@ class Dataset:
     def _shard(self, number: int) -> Shard:
         if self._process != os.getpid():  # after a fork: the files are the parent's
             self._open, self._process = OrderedDict(), os.getpid()
-        if number in self._open:
-            self._open.move_to_end(number)
-            return self._open[number]
-        if len(self._open) >= OPEN_SHARDS:
-            self._open.popitem(last=False)[1].close()
-        self._open[number] = open_shard(self.storage, self.manifest, number)
-        return self._open[number]
+        # Another thread may do the same: no step here minds. A shard that is let go is closed by its last reader.
+        shard = self._open.pop(number, None) or open_shard(self.storage, self.manifest, number)
+        self._open[number] = shard
+        if len(self._open) > OPEN_SHARDS:
+            self._open.popitem(last=False)
+        return shard
 
 
 def local_shard(storage: Storage, manifest: Manifest, number: int) -> Path:
@@ -368,8 +367,7 @@ def local_shard(storage: Storage, manifest: Manifest, number: int) -> Path:
     if storage.folder:
         path = storage.folder / file
     else:
-        path = cache_folder() / "datasets" / f"{record.sha256}.h5"
-        make_folder(path.parent)
+        path = cache_folder("datasets") / f"{record.sha256}.h5"
         with lock(path.with_suffix(".lock")):
             if not path.exists():
                 with whole(path) as part:

@@ -137,6 +137,8 @@ def _use_gpus(count: int) -> None:
     for device in preferences.get_devices_for_type(found[0].backend):
         device.use = device.type == found[0].backend and left > 0
         left -= device.use
+    if not preferences.has_active_device():
+        raise Failed(f"Cycles does not take the GPUs that it sees ({found[0].name}): `ident doctor` says more")
 
 
 def _open(blend: Path) -> None:

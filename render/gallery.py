@@ -25,6 +25,7 @@ import numpy.typing as npt
 from PIL import Image, ImageDraw, ImageFont, PngImagePlugin
 
 from ident.render import latents
+from ident.render.cluster import cores
 from ident.render.errors import Failed, Impossible
 from ident.render.scene import place
 from ident.render.settings import Settings, renderer
@@ -72,10 +73,9 @@ def _end_with_parent() -> None:
 
 def frames(raw: Float32s, settings: Settings, passes: tuple[str, ...] = ()) -> Iterator[tuple[int, Frame]]:
     """The frames of raw latents (n, 10) with their row numbers, as they are done: an engine a core, or one on GPUs."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     others = set(multiprocessing.active_children())
     pool = ProcessPoolExecutor(
-        max_workers=1 if settings.gpus else min(cores, len(raw)),
+        max_workers=1 if settings.gpus else min(cores(), len(raw)),
         mp_context=multiprocessing.get_context("spawn"),
         initializer=_follow_parent,
     )

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ident.render import gallery
+from ident.render.cluster import cores
 from ident.render.codecs import CODECS
 from ident.render.dataset import MANIFEST, Manifest, Recipe, Record
 from ident.render.errors import Failed, Impossible
@@ -38,8 +39,8 @@ class Plan:
     """A worker is replaced after so many images."""
     max_failures: int = 10
     """The run stops when more workers than this failed with no shard finished in between."""
-    patience: float = 300.0
-    """Seconds without a sign of life after which a worker hangs; more, where images take long."""
+    patience: float | None = None
+    """Seconds without a sign of life after which a worker hangs, if not the stage's own."""
     engine: Callable[[Settings], Renders] = blender
 
     def __post_init__(self) -> None:
@@ -111,9 +112,8 @@ def differences(found: Mapping[str, Any], wanted: Mapping[str, Any], names: list
 def clear(out: Storage) -> None:
     """Remove the dataset that is there, and nothing else; its manifest first, so that no reader sees a half."""
     out.delete(MANIFEST)
-    if out.folder:
-        for shard in (out.folder / "shards").glob("[0-9]*.h5"):
-            shard.unlink()
+    for name in out.names("shards/[0-9]*.h5"):
+        out.delete(name)
 
 
 def tidy(out: Storage) -> None:
@@ -171,7 +171,7 @@ def estimate(plan: Plan, workers: int) -> Estimate:
         arrays = {"images": frame["image"], **frame}
         size += sum(len(column.encode(arrays[name])) for name, column in plan.recipe.columns.items())
         times.append(time.monotonic())
-    engines = 1 if plan.gpus else min(workers, len(raw))
+    engines = 1 if plan.gpus else min(cores(), len(raw))
     pace = (times[-1] - times[0]) / max(len(times) - 1, 1)
     return Estimate(
         images=plan.n,

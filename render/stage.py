@@ -6,20 +6,16 @@ The driver plans, waits and writes dataset.json; it never touches a pixel. What 
 from __future__ import annotations
 
 import errno
-import os
 import shutil
 import statistics
-import subprocess
-import sys
 import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
-from ident.render.cluster import cluster
+from ident.render.cluster import cluster, cores, cycles_gpus
 from ident.render.dataset import MANIFEST, Manifest, Record
 from ident.render.errors import Failed, Impossible
 from ident.render.plan import Plan, check_disk, clear, take_up, tidy
@@ -30,6 +26,8 @@ from ident.render.worker import LOCK, Beat, Hopeless, Job, Worker
 SECONDS_BETWEEN_MANIFESTS = 5.0
 SECONDS_BETWEEN_LOOKS = 0.5
 SECONDS_TO_START = 300.0
+PATIENCE, PATIENCE_GPU = 300.0, 1800.0
+"""Seconds without a sign of life after which a worker hangs; Cycles may compile its kernels for a GPU at first."""
 
 HOPELESS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EISDIR)
 """What the system says of an output that no other worker could write to either."""
@@ -52,44 +50,25 @@ Tell = Callable[[Progress], object]
 def render(plan: Plan, *, address: str | None = None, force: bool = False, tell: Tell) -> Manifest:
     """Render a dataset, or what is missing of it."""
     out = plan.out
-    locks = out.folder or cache_folder() / "locks" / out.key
-    make_folder(out.folder / "shards" if out.folder else locks)
+    if out.folder:
+        make_folder(out.folder / "shards")
+    locks = out.folder or cache_folder("locks", out.key)
     with lock(locks / LOCK, f"{out}: another run is writing there") as owner:
+        job = Job(out, plan.recipe, owner, plan.recycle, plan.engine)
         tidy(out)
         if force:
             clear(out)
+            shutil.rmtree(job.parts, ignore_errors=True)
         records = take_up(plan)
         manifest = plan.manifest(records)
         check_disk(plan, plan.n - manifest.done)
         tell(Progress(manifest.done, plan.n, 0))
-        job = Job(out, plan.recipe, owner, plan.recycle, plan.engine)
         if not manifest.complete:
             with cluster(address, cores=max(plan.workers or 0, cores()), gpus=None if plan.gpus else 0) as ray:
                 Stage(ray, plan, job, records, tell).run()
         out.write(MANIFEST, manifest.to_json().encode())
-        with suppress(OSError):
-            shutil.rmtree(job.parts)
+        shutil.rmtree(job.parts, ignore_errors=True)
     return manifest
-
-
-def cores() -> int:
-    """How many cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def gpus_there(address: str | None) -> int:
-    """How many GPUs there are: in the cluster, or by the drivers' word on this machine, without starting Ray."""
-    if address is None:
-        return sum(1 for _ in Path("/proc/driver/nvidia/gpus").glob("*"))
-    with cluster(address, cores=1, gpus=None) as ray:
-        return int(ray.cluster_resources().get("GPU", 0))
-
-
-def cycles_gpus() -> int:
-    """How many GPUs Cycles sees on this machine, asked in a process of its own."""
-    ask = [sys.executable, "-c", "from ident.render import engine; print(len(engine.gpus()))"]
-    done = subprocess.run(ask, capture_output=True, text=True, check=False)
-    return int(done.stdout.split()[-1]) if done.returncode == 0 else 0
 
 
 def how_many(resources: dict[str, float], plan: Plan) -> int:
@@ -131,7 +110,7 @@ class Stage:
         self._hands: list[Hand] = []
         self._failures = 0
         self._troubles: list[str] = []
-        self._saved = 0.0
+        self._saved, self._saved_at = -1, 0.0
         needs = {"num_cpus": 1, **({"num_gpus": 1} if plan.gpus else {})}
         self._make = ray.remote(Worker).options(max_restarts=0, max_task_retries=0, **needs)
         self._job = ray.put(job)
@@ -146,7 +125,7 @@ class Stage:
                     self._hands.append(Hand(actor, actor.hello.remote()))
                 self._listen()
                 self._give_up_hung()
-                if time.monotonic() - self._saved > SECONDS_BETWEEN_MANIFESTS:
+                if time.monotonic() - self._saved_at > SECONDS_BETWEEN_MANIFESTS:
                     self._save()
                 self._say()
         except BaseException:
@@ -223,7 +202,10 @@ class Stage:
     def _give_up_hung(self) -> None:
         """Replace workers that gave no sign of life for far longer than images take."""
         times = [hand.seconds for hand in self._hands if hand.seconds]
-        deadline = max(self._plan.patience, 20 * statistics.median(times) if times else 0.0)
+        deadline = max(
+            self._plan.patience or (PATIENCE_GPU if self._plan.gpus else PATIENCE),
+            20 * statistics.median(times) if times else 0.0,
+        )
         now = time.monotonic()
         for hand in [hand for hand in self._hands if hand.alive and now - hand.heard > deadline]:
             self._lose(hand, TimeoutError(f"no sign of life for {deadline:.0f} seconds"))
@@ -231,8 +213,9 @@ class Stage:
             raise Failed(f"no worker could start within {SECONDS_TO_START:.0f} seconds: Ray has no room for one")
 
     def _save(self) -> None:
-        self._saved = time.monotonic()
-        self._plan.out.write(MANIFEST, self._manifest.to_json().encode())
+        if len(self._records) != self._saved:
+            self._plan.out.write(MANIFEST, self._manifest.to_json().encode())
+            self._saved, self._saved_at = len(self._records), time.monotonic()
 
     def _say(self) -> None:
         rows = sum(hand.rows for hand in self._hands)

@@ -82,16 +82,16 @@ def _umask() -> int:
     return mask
 
 
-def make_folder(path: Path) -> None:
-    """Make a folder to write to, or say why it cannot be."""
+def make_folder(path: Path, instead: str = "give another --out") -> None:
+    """Make a folder to write to, or say why it cannot be, and what to do instead."""
     try:
         path.mkdir(parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError) as error:
-        raise Impossible(f"{path}: is a file or lies in one, not a folder; give another --out") from error
+        raise Impossible(f"{path}: is a file or lies in one, not a folder; {instead}") from error
     except OSError as error:
-        raise Impossible(f"{path}: cannot be made ({error.strerror}); give another --out") from error
+        raise Impossible(f"{path}: cannot be made ({error.strerror}); {instead}") from error
     if not os.access(path, os.W_OK | os.X_OK):
-        raise Impossible(f"{path}: you may not write there; give another --out")
+        raise Impossible(f"{path}: you may not write there; {instead}")
 
 
 def sha256(path: Path) -> str:
@@ -100,12 +100,12 @@ def sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def cache_folder() -> Path:
-    """Where copies of remote files are kept: $IDENT_CACHE, or `ident` in the user's cache."""
-    given = os.environ.get("IDENT_CACHE")
-    if given:
-        return Path(given)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ident"
+def cache_folder(*parts: str) -> Path:
+    """A folder for what is kept of remote datasets: in $IDENT_CACHE, or in `ident` in the user's cache."""
+    caches = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    folder = Path(os.environ.get("IDENT_CACHE") or Path(caches, "ident")).joinpath(*parts)
+    make_folder(folder, "let the variable IDENT_CACHE name another")
+    return folder
 
 
 @contextmanager
@@ -164,8 +164,8 @@ class Storage:
         try:
             return fsspec.filesystem(scheme, **({"use_listings_cache": False} if scheme == "s3" else {}))
         except ImportError as error:
-            package = {"s3": "'ident[s3]'"}.get(scheme, str(error).split("nstall ")[-1].split(" ")[0])
-            raise Impossible(f"{self.url}: {scheme}:// needs a package: pip install {package}") from error
+            more = "; pip install 'ident[s3]'" if scheme == "s3" else ""
+            raise Impossible(f"{self.url}: a package is missing for {scheme}:// ({error}{more})") from error
         except ValueError as error:
             known = ", ".join(f"{name}://" for name in ("s3", "gs", "abfs", "http", "sftp"))
             raise Impossible(f"{self.url}: nobody knows {scheme}://; give a folder, or one of {known} ...") from error
@@ -204,6 +204,14 @@ class Storage:
             return int(self._again(name, lambda files, path: files.size(path)))
         except FileNotFoundError:
             return None
+
+    def names(self, pattern: str) -> list[str]:
+        """The files whose names fit a pattern."""
+        if self.folder:
+            return [str(path.relative_to(self.folder)) for path in self.folder.glob(pattern)]
+        root = self.url.partition("://")[2].strip("/")
+        found = self._again(pattern, lambda files, path: files.glob(path))
+        return [name.partition(f"{root}/")[2] for name in found]
 
     def take(self, part: Path, name: str) -> None:
         """Move a finished local file to its place."""

@@ -12,8 +12,8 @@ import os
 import statistics
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -24,7 +24,7 @@ from ident.render import latents, shards
 from ident.render.dataset import Recipe, Record
 from ident.render.errors import Failed, Impossible
 from ident.render.scene import Scene, place
-from ident.render.settings import Settings
+from ident.render.settings import Settings, renderer
 from ident.render.shards import Journal, Span
 from ident.render.storage import Storage, cache_folder, make_folder, sha256, write
 
@@ -65,18 +65,19 @@ class Job:
     recycle: int | None = None
     """How many images a worker renders, in case Blender leaks."""
     engine: Callable[[Settings], Renders] = blender
+    renderer: Mapping[str, str] = field(default_factory=lambda: dict(renderer()))
+    """What renders where the run was started."""
 
-    @property
-    def key(self) -> bytes:
-        """What tells journals of this recipe from those of another."""
-        return hashlib.sha256(json.dumps(self.recipe.describe(), sort_keys=True).encode()).digest()
+    def key(self, span: Span | None = None) -> bytes:
+        """What tells journals of this recipe, and of these rows, from others."""
+        return hashlib.sha256(json.dumps([self.recipe.describe(), span and asdict(span)]).encode()).digest()
 
     @property
     def parts(self) -> Path:
         """Where unfinished shards lie: with the finished ones, or on this machine if these are elsewhere."""
         if self.out.folder:
             return self.out.folder / ".parts"
-        return cache_folder() / "parts" / f"{self.out.key}-{self.key.hex()[:16]}"
+        return cache_folder("parts", f"{self.out.key}-{self.key().hex()[:16]}")
 
 
 @dataclass(frozen=True)
@@ -96,9 +97,12 @@ class Worker:
         self._rendered = 0
         self._seconds: deque[float] = deque(maxlen=32)
 
-    def hello(self) -> dict[str, Any]:
-        """Who this is, once it is sure that it sees the output; the devices are those that the engine may use."""
+    def hello(self) -> None:
+        """Make sure that this worker renders the same images, and sees the output."""
         node = os.uname().nodename
+        for name, version in self._job.renderer.items():
+            if renderer()[name] != version:
+                raise Impossible(f"the worker on {node} has {name} {renderer()[name]}, not {version}: install the same")
         if folder := self._job.out.folder:
             try:
                 same = (folder / LOCK).read_text() == self._job.owner
@@ -108,7 +112,6 @@ class Worker:
                 raise Impossible(
                     f"{folder}: the worker on {node} does not see it; give a folder that all nodes share, or s3://..."
                 )
-        return {"node": node, "process": os.getpid(), "devices": os.environ.get("CUDA_VISIBLE_DEVICES")}
 
     def render(self, span: Span) -> Iterator[Beat | Record]:
         """Render what is missing of a shard; its record comes last. Without one the worker is to be replaced."""
@@ -117,7 +120,9 @@ class Worker:
         finished = parts / f"{span.number:05d}.json"
         record = self._recorded(finished, span)
         if record is None:
-            with Journal(parts / f"{span.number:05d}.part", self._job.key, len(self._job.recipe.columns)) as journal:
+            with Journal(
+                parts / f"{span.number:05d}.part", self._job.key(span), len(self._job.recipe.columns)
+            ) as journal:
                 raw = self._job.recipe.source(span.start, span.n)
                 yield from self._fill(journal, raw, span)
                 if len(journal) < span.n:

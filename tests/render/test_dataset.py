@@ -7,6 +7,7 @@ import pickle
 import subprocess
 import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -98,6 +99,16 @@ def test_open_files_are_bounded(folder: Path, monkeypatch: pytest.MonkeyPatch) -
     for index in np.random.default_rng(0).integers(0, N, 50):
         assert np.array_equal(data.image(index), WANTED[index])
         assert len(data._open) == 1
+
+
+def test_in_threads(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dataset, "OPEN_SHARDS", 1)
+    data = Dataset(folder)
+    order = np.random.default_rng(0).integers(0, N, 400)
+    with ThreadPoolExecutor(8) as pool:
+        assert all(
+            np.array_equal(image, WANTED[i]) for i, image in zip(order, pool.map(data.image, order), strict=True)
+        )
 
 
 @pytest.mark.parametrize("how", ["fork", "spawn"])

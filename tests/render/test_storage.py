@@ -78,6 +78,7 @@ def same_files(place: Storage, tmp_path: Path) -> None:
     place.take(tmp_path / "part", "shards/00000.h5")
     assert place.read("shards/00000.h5") == b"shard"
     assert not (tmp_path / "part").exists()
+    assert place.names("shards/[0-9]*.h5") == ["shards/00000.h5"]
     place.delete("a.json")
     place.delete("a.json")
     assert place.size("a.json") is None

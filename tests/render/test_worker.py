@@ -95,9 +95,19 @@ def test_passes_come_with_the_images(job: Job, tmp_path: Path) -> None:
 
 
 def test_a_worker_that_does_not_see_the_output_says_so(job: Job, tmp_path: Path) -> None:
-    assert Worker(job).hello()["devices"] is None or isinstance(Worker(job).hello()["devices"], str)
+    Worker(job).hello()
     with pytest.raises(Impossible, match=f"{tmp_path}/out: the worker on .* does not see it; give a folder that all"):
         Worker(replace(job, owner="someone else")).hello()
     with pytest.raises(Impossible, match="does not see it"):
         Worker(replace(job, out=Storage(str(tmp_path / "elsewhere")))).hello()
-    assert Worker(replace(job, out=Storage("memory://anywhere"))).hello()["process"]
+    Worker(replace(job, out=Storage("memory://anywhere"))).hello()
+
+
+def test_a_worker_that_renders_otherwise_says_so(job: Job) -> None:
+    with pytest.raises(Impossible, match=r"has bpy 4\.5\.\d+, not 3\.0: install the same"):
+        Worker(replace(job, renderer={"bpy": "3.0"})).hello()
+
+
+def test_a_journal_of_more_rows_is_not_taken_up(job: Job) -> None:
+    list(Worker(replace(job, recycle=5)).render(SPAN))
+    assert finish(job, Span(0, 0, 3)).n == 3
