@@ -31,6 +31,11 @@ def duration(seconds: float) -> str:
     return f"{int(hours)} h {int(minutes) % 60:02d} min"
 
 
+def plural(count: int, noun: str) -> str:
+    """1 worker, 2 workers."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
 @contextmanager
 def progress(what: str) -> Iterator[Done]:
     """Gives a function to tell how far it is."""

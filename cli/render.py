@@ -6,7 +6,7 @@ import json
 
 import click
 
-from ident.cli.progress import duration, progress
+from ident.cli.progress import duration, plural, progress
 from ident.cli.show import parse_passes
 from ident.render import cluster, stage
 from ident.render import plan as planning
@@ -32,7 +32,7 @@ from ident.render.storage import Storage
     show_default=True,
     help="Both lossless. fast is read 4 times as fast and takes 1.7 times the disk.",
 )
-@click.option("--shard-size", type=int, default=1000, show_default=True, help="Images in a file.")
+@click.option("--shard-size", type=int, help="Images in a file.  [default: 16 to 1000, by --n]")
 @click.option("--gpus", type=int, help="Render on this many GPUs, one a worker.  [default: all that there are]")
 @click.option("--workers", type=int, help="How many render at once.  [default: one a GPU, or one a core]")
 @click.option("--ray-address", metavar="HOST:PORT", help="Render on this Ray cluster; on one of its nodes: auto.")
@@ -50,7 +50,7 @@ def render(
     quality: str,
     passes: tuple[str, ...],
     codec: str,
-    shard_size: int,
+    shard_size: int | None,
     gpus: int | None,
     workers: int | None,
     ray_address: str | None,
@@ -72,15 +72,16 @@ def render(
     """
     if renderer()["bpy"] == "none":
         raise Impossible("rendering needs Blender's Python module, which runs on Python 3.11: `ident doctor` says more")
-    place = out or ("data/3dident" if split == "train" else f"data/3dident-{split}")
+    storage = Storage(out or ("data/3dident" if split == "train" else f"data/3dident-{split}"))
     settings = Settings(size, PRESETS[quality], cluster.gpus_there(ray_address) if gpus is None else gpus)
-    recipe = Recipe(Uniform(seed, split), settings, passes, codec, shard_size)
-    plan = planning.Plan(Storage(place), recipe, n, settings.gpus, workers, recycle, max_failures)
+    size_of_shards = planning.shard_size(storage, n) if shard_size is None else shard_size
+    recipe = Recipe(Uniform(seed, split), settings, passes, codec, size_of_shards)
+    plan = planning.Plan(storage, recipe, n, settings.gpus, workers, recycle, max_failures)
     if dry_run:
         found = planning.estimate(plan, workers or settings.gpus or cluster.cores())
         disk = f", {found.free / 1e9:.1f} GB are free" if found.free is not None else ""
         text = (
-            f"{place}: {found.missing} of {found.images} images to render, by {found.workers} workers\n"
+            f"{storage}: {found.missing} of {found.images} images to render, by {found.workers} workers\n"
             f"time: about {duration(found.seconds)}\n"
             f"disk: about {found.bytes / 1e9:.2f} GB in {found.shards} shards{disk}"
         )
@@ -94,10 +95,12 @@ def render(
             for trouble in far.troubles[told:]:
                 click.echo(f"a worker is replaced: {trouble}", err=True)
             told = len(far.troubles)
-            done(far.done, far.total, f"{far.workers} workers" if far.workers else "starting")
+            done(far.done, far.total, plural(far.workers, "worker") if far.workers else "starting")
 
         manifest = stage.render(plan, address=ray_address, force=force, tell=tell)
     if as_json:
-        click.echo(json.dumps({"out": place, "images": manifest.n, "shards": manifest.count, "bytes": manifest.disk}))
+        click.echo(
+            json.dumps({"out": storage.url, "images": manifest.n, "shards": manifest.count, "bytes": manifest.disk})
+        )
     else:
-        click.echo(f"{place}/{MANIFEST}: {manifest.n} images, {manifest.disk / 1e6:.1f} MB")
+        click.echo(f"{storage.path(MANIFEST)}: {manifest.n} images, {manifest.disk / 1e6:.1f} MB")

@@ -6,7 +6,7 @@ import json
 
 import click
 
-from ident.cli.progress import progress
+from ident.cli.progress import plural, progress
 from ident.render import verify as verifying
 
 
@@ -31,7 +31,7 @@ def verify(context: click.Context, data: str, rerender: int, seed: int, as_json:
     else:
         for line in verdict.wrong:
             click.echo(line, err=True)
-        state = f"{len(verdict.wrong)} things wrong" if verdict.wrong else "clean"
+        state = plural(len(verdict.wrong), "fault") if verdict.wrong else "clean"
         again = (
             f", {verdict.identical} of {verdict.rerendered} identical when rendered again" if verdict.rerendered else ""
         )

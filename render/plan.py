@@ -67,6 +67,19 @@ class Plan:
         return Manifest.of(self.recipe, self.n, records)
 
 
+SHARD_SIZES = (16, 32, 64, 125, 250, 500, 1000)
+SHARDS = 64
+"""At least so many are cut, where there are images enough: a worker takes a shard at a time."""
+
+
+def shard_size(out: Storage, n: int) -> int:
+    """The shard size of the dataset that is there, else one that suits n images; it depends on no machine."""
+    try:
+        return Manifest.read(out).shard_size
+    except (Impossible, Failed):
+        return max(size for size in SHARD_SIZES if size == SHARD_SIZES[0] or size * SHARDS <= n)
+
+
 def take_up(plan: Plan) -> dict[int, Record]:
     """The finished shards of the output, by number; an error if another dataset is there."""
     out = plan.out

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from ident.render import gallery, latents, shards
+from ident.render.cluster import cycles_gpus
 from ident.render.codecs import Array
 from ident.render.dataset import MANIFEST, Dataset, Manifest, Record, Uniform, local_shard, open_shard
 from ident.render.errors import Failed, Impossible
@@ -108,14 +109,17 @@ def psnr(one: Array, other: Array) -> float:
 
 def again(storage: Storage, manifest: Manifest, count: int, seed: int) -> Verdict:
     """Render some images again. The same engine gives the same bytes; another one comes close."""
-    settings = manifest.settings()
+    made_by = manifest.settings()
+    settings = replace(made_by, gpus=min(made_by.gpus, cycles_gpus()) if made_by.gpus else 0)
     data = Dataset(storage.url)
     chosen = np.sort(np.random.default_rng(seed).choice(manifest.n, min(count, manifest.n), replace=False))
     images, raw = data[chosen]
     scores = [psnr(frame["image"], images[i]) for i, frame in gallery.frames(raw, settings)]
     identical, worst = sum(score == float("inf") for score in scores), min(scores)
     made = manifest.render or {}
-    same_engine = all(made.get(name) == value for name, value in renderer().items() if name != "ident")
+    same_engine = settings == made_by and all(
+        made.get(name) == value for name, value in renderer().items() if name != "ident"
+    )
     wrong: tuple[str, ...] = ()
     if identical < len(scores) and (same_engine or worst < SAME_SCENE):
         of = "on the same engine, where they should be identical" if same_engine else "on another engine"

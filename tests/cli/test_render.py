@@ -164,6 +164,9 @@ def test_images_of_another_scene_are_found(data: Path, ident: Run, tmp_path: Pat
     done = ident("verify", copy, "--rerender", 2)
     assert done.returncode == 1
     assert "2 of 2 images differ, rendered again on the same engine" in done.stderr
+    elsewhere = {**draft, "device": "gpu"}
+    (copy / "dataset.json").write_text(json.dumps({**made, "render": elsewhere}))
+    assert "2 of 2 images differ" in ident("verify", copy, "--rerender", 2).stderr
     older = {**draft, "bpy": "4.4.0"}
     (copy / "dataset.json").write_text(json.dumps({**made, "render": older}))
     done = ident("verify", copy, "--rerender", 2, "--json")
