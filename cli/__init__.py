@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import traceback
 from collections.abc import Sequence
@@ -32,6 +33,7 @@ for command in (render, verify, info, show, doctor):
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line. Exit code 0: done, 2: asked for something impossible, 1: failed on the way."""
     fill_standard_streams()
+    signal.signal(signal.SIGTERM, lambda *_: signal.default_int_handler(signal.SIGINT, None))
     given = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in given
     try:
@@ -51,6 +53,9 @@ def fill_standard_streams() -> None:
             os.fstat(number)
         except OSError:
             os.open(os.devnull, os.O_RDWR)  # takes the lowest free number, this one
+    for name in ("stdin", "stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "r+"))  # noqa: PTH123, SIM115
 
 
 def explain(error: BaseException) -> tuple[int, str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Protocol
 
 import click
@@ -36,6 +36,11 @@ def plural(count: int, noun: str) -> str:
     return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
+def in_bytes(count: float) -> str:
+    """Bytes as a person says them: 0.8 MB, 1.7 GB."""
+    return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:.1f} MB"
+
+
 @contextmanager
 def progress(what: str) -> Iterator[Done]:
     """Gives a function to tell how far it is."""
@@ -43,12 +48,14 @@ def progress(what: str) -> Iterator[Done]:
     live = console.is_terminal
     last = start = time.monotonic()
     first = before = -1
+    finished = False
     columns = (TextColumn(what), BarColumn(bar_width=20), MofNCompleteColumn(), TextColumn("{task.fields[pace]}"))
-    with Progress(*columns, console=console, disable=not live) as bar:
+    bar = Progress(*columns, console=console)
+    with bar if live else nullcontext():
         task = bar.add_task(what, total=None, pace="")
 
         def done(count: int, total: int, note: str = "") -> None:
-            nonlocal first, before, start, last
+            nonlocal first, before, start, last, finished
             now = time.monotonic()
             if first < 0:
                 first = count
@@ -58,8 +65,8 @@ def progress(what: str) -> Iterator[Done]:
             left = f"{rate:.1f}/s, {duration((total - count) / rate)} left" if rate and count < total else ""
             pace = ", ".join(part for part in (left, note) if part)
             bar.update(task, completed=count, total=total, pace=pace)
-            if not live and (now - last >= SECONDS_BETWEEN_LINES or count == total):
-                last = now
+            if not live and not finished and (now - last >= SECONDS_BETWEEN_LINES or count == total):
+                last, finished = now, count == total
                 click.echo(f"{what}: {count}/{total}" + (f", {pace}" if pace else ""), err=True)
 
         yield done

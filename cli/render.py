@@ -6,13 +6,13 @@ import json
 
 import click
 
-from ident.cli.progress import duration, plural, progress
+from ident.cli.progress import duration, in_bytes, plural, progress
 from ident.cli.show import parse_passes
 from ident.render import cluster, stage
 from ident.render import plan as planning
 from ident.render.codecs import CODECS
-from ident.render.dataset import MANIFEST, Recipe, Uniform
 from ident.render.errors import Impossible
+from ident.render.manifest import MANIFEST, Recipe, Uniform
 from ident.render.settings import PRESETS, Settings, renderer
 from ident.render.storage import Storage
 
@@ -63,7 +63,7 @@ def render(
     """Render a dataset: images of random scenes, and their latents.
 
     Type the same command again to go on after whatever stopped it: Ctrl-C, a crash, a lost machine. The images are
-    the same, byte for byte. With a larger --n it adds to what is there.
+    the same, byte for byte. With a larger --n it adds to what is there, which is incomplete until it is through.
 
     \b
     ident render --n 250000 --gpus 4
@@ -72,18 +72,18 @@ def render(
     """
     if renderer()["bpy"] == "none":
         raise Impossible("rendering needs Blender's Python module, which runs on Python 3.11: `ident doctor` says more")
-    storage = Storage(out or ("data/3dident" if split == "train" else f"data/3dident-{split}"))
+    storage = Storage(out if out is not None else "data/3dident" + (f"-{split}" if split != "train" else ""))
     settings = Settings(size, PRESETS[quality], cluster.gpus_there(ray_address) if gpus is None else gpus)
     size_of_shards = planning.shard_size(storage, n) if shard_size is None else shard_size
     recipe = Recipe(Uniform(seed, split), settings, passes, codec, size_of_shards)
     plan = planning.Plan(storage, recipe, n, settings.gpus, workers, recycle, max_failures)
     if dry_run:
-        found = planning.estimate(plan, workers or settings.gpus or cluster.cores())
-        disk = f", {found.free / 1e9:.1f} GB are free" if found.free is not None else ""
+        found = planning.estimate(plan, workers or settings.gpus or cluster.cores(), force=force)
+        disk = f", {in_bytes(found.free)} are free" if found.free is not None else ""
         text = (
-            f"{storage}: {found.missing} of {found.images} images to render, by {found.workers} workers\n"
+            f"{storage}: {found.missing} of {found.images} images to render, by {plural(found.workers, 'worker')}\n"
             f"time: about {duration(found.seconds)}\n"
-            f"disk: about {found.bytes / 1e9:.2f} GB in {found.shards} shards{disk}"
+            f"disk: about {in_bytes(found.bytes)} in {plural(found.shards, 'shard')}{disk}"
         )
         click.echo(json.dumps(found.describe()) if as_json else text)
         return
@@ -95,7 +95,11 @@ def render(
             for trouble in far.troubles[told:]:
                 click.echo(f"a worker is replaced: {trouble}", err=True)
             told = len(far.troubles)
-            done(far.done, far.total, plural(far.workers, "worker") if far.workers else "starting")
+            done(
+                far.done,
+                far.total,
+                plural(far.workers, "worker") if far.workers else "starting" if far.done < far.total else "",
+            )
 
         manifest = stage.render(plan, address=ray_address, force=force, tell=tell)
     if as_json:
@@ -103,4 +107,4 @@ def render(
             json.dumps({"out": storage.url, "images": manifest.n, "shards": manifest.count, "bytes": manifest.disk})
         )
     else:
-        click.echo(f"{storage.path(MANIFEST)}: {manifest.n} images, {manifest.disk / 1e6:.1f} MB")
+        click.echo(f"{storage.path(MANIFEST)}: {manifest.n} images, {in_bytes(manifest.disk)}")

@@ -15,14 +15,14 @@ from ident.render import verify as verifying
 @click.option(
     "--rerender", type=click.IntRange(min=0), default=0, metavar="K", help="Render K random images again, and compare."
 )
-@click.option("--seed", type=int, default=0, show_default=True, help="Which K.")
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Which K.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")
 @click.pass_context
 def verify(context: click.Context, data: str, rerender: int, seed: int, as_json: bool) -> None:
     """Check a dataset: every checksum, the shape of everything, and that every image can be read.
 
-    DATA is a folder or a URL. Exit code 1 if something is wrong, with a line for each thing on stderr. A damaged or
-    missing shard is rendered again by the command that made the dataset.
+    DATA is a folder or a URL. Exit code 1 if something is wrong, with a line for each fault on stderr. A damaged or
+    missing shard is rendered again by the command that made the dataset; delete it first, if it lies at a URL.
     """
     with progress("checking") as done:
         verdict = verifying.verify(data, rerender=rerender, seed=seed, done=done)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import secrets
+import signal
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,6 +26,7 @@ def cluster(address: str | None, *, cores: int, gpus: int | None) -> Iterator[An
     # Read as ray is imported: it reports to nobody, and prints nothing of its own on our stdout.
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_DEDUP_LOGS_SKIP_REGEX", ".")
+    os.environ.setdefault("RAY_DISABLE_FAILURE_SIGNAL_HANDLER", "1")
     if address is None:
         # Without it Ray takes 127.0.0.1 for a mistake, and listens to the whole network.
         os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
@@ -38,17 +41,19 @@ def cluster(address: str | None, *, cores: int, gpus: int | None) -> Iterator[An
         return
     quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR", "configure_logging": False}
     try:
-        if address is not None:
-            ray.init(address=address, **quiet)
-        else:
-            ray.init(
-                num_cpus=cores,
-                num_gpus=gpus,
-                include_dashboard=False,
-                _node_ip_address="127.0.0.1",
-                object_store_memory=80 * 2**20,
-                **quiet,
-            )
+        with later(signal.SIGINT, signal.SIGTERM):  # half a start would leave processes behind
+            if address is not None:
+                ray.init(address=address, **quiet)
+            else:
+                ray.init(
+                    address="local",
+                    num_cpus=cores,
+                    num_gpus=gpus,
+                    include_dashboard=False,
+                    _node_ip_address="127.0.0.1",
+                    object_store_memory=80 * 2**20,
+                    **quiet,
+                )
     except Exception as error:  # Ray raises half a dozen kinds
         said = " ".join(str(error).split())
         if address is not None:
@@ -58,6 +63,25 @@ def cluster(address: str | None, *, cores: int, gpus: int | None) -> Iterator[An
         yield ray
     finally:
         ray.shutdown()
+
+
+@contextmanager
+def later(*signals: signal.Signals) -> Iterator[None]:
+    """Let signals wait until the end; and their handlers be the same after it, which Ray changes."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    handlers = {number: signal.getsignal(number) for number in signals}
+    came = list[int]()
+    for number in signals:
+        signal.signal(number, lambda number, _: came.append(number))
+    try:
+        yield
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+        for missed in came:
+            signal.raise_signal(missed)
 
 
 def reachable(address: str) -> None:

@@ -53,7 +53,7 @@ def _zstd_decode(data: bytes, shape: Shape, dtype: np.dtype[Any]) -> Array:
     try:
         if zstandard.frame_content_size(data) != size:
             raise Damaged(f"names another size than {size} bytes")
-        return np.frombuffer(_compressors.decompressor.decompress(data), dtype).reshape(shape)
+        return np.frombuffer(bytearray(_compressors.decompressor.decompress(data)), dtype).reshape(shape)
     except zstandard.ZstdError as error:
         raise Damaged(str(error)) from error
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import time
 from collections.abc import Callable, Mapping
@@ -14,10 +15,10 @@ from typing import Any
 from ident.render import gallery
 from ident.render.cluster import cores
 from ident.render.codecs import CODECS
-from ident.render.dataset import MANIFEST, Manifest, Recipe, Record
 from ident.render.errors import Failed, Impossible
+from ident.render.manifest import MANIFEST, Manifest, Recipe, Record
 from ident.render.settings import Settings
-from ident.render.storage import PART, Storage, sha256
+from ident.render.storage import PART, Storage
 from ident.render.worker import Renders, blender
 
 SPARE = 50_000_000  # bytes that a disk shall still have free at the end
@@ -52,7 +53,7 @@ class Plan:
             ("gpus", self.gpus, 0),
         ):
             if value is not None and not least <= value <= 2**40:
-                raise Impossible(f"--{name} {value}: give a whole number from {least} on")
+                raise Impossible(f"--{name} {value}: give a whole number from {least} to {2**40}")
         if self.workers and self.gpus and self.workers > self.gpus:
             raise Impossible(f"--workers {self.workers} with --gpus {self.gpus}: each has a GPU of its own; give fewer")
 
@@ -85,13 +86,14 @@ def take_up(plan: Plan) -> dict[int, Record]:
     out = plan.out
     try:
         found = Manifest.read(out)
-    except Impossible:
+    except Impossible as error:
+        if shard_files(out):
+            raise Impossible(f"{error}, but shards are; give --force to overwrite them, or another --out") from error
         return {}
     except Failed as error:
         raise Failed(f"{error}: give --force to make the dataset anew, or another --out") from error
     wanted = plan.manifest({})
-    there, made = (json.loads(manifest.to_json()) for manifest in (found, wanted))
-    wrong = differences(there, made, list(plan.recipe.describe()))
+    wrong = differences(found.recipe(), wanted.recipe())
     if found.n > plan.n:
         wrong.insert(0, f"n is {found.n}, not {plan.n}")
     if wrong:
@@ -100,23 +102,20 @@ def take_up(plan: Plan) -> dict[int, Record]:
         )
     kept = {i: record for i, record in found.shards.items() if wanted.span(i).n == record.n}
 
-    def holds(number: int) -> bool:
-        file, record = wanted.span(number).file, kept[number]
-        if out.size(file) != record.bytes:
-            return False
-        return out.folder is None or sha256(out.folder / file) == record.sha256
+    def fault(number: int) -> str | None:
+        return out.fault(wanted.span(number).file, kept[number].bytes, kept[number].sha256)
 
     with ThreadPoolExecutor(8) as pool:
-        return {number: kept[number] for number, held in zip(kept, pool.map(holds, kept), strict=True) if held}
+        return {number: kept[number] for number, wrong in zip(kept, pool.map(fault, kept), strict=True) if not wrong}
 
 
-def differences(found: Mapping[str, Any], wanted: Mapping[str, Any], names: list[str], inside: str = "") -> list[str]:
-    """What two manifests differ in, in words."""
+def differences(found: Mapping[str, Any], wanted: Mapping[str, Any], inside: str = "") -> list[str]:
+    """What two recipes differ in, in words."""
     lines = []
-    for name in names:
+    for name in dict.fromkeys([*found, *wanted]):
         one, two = found.get(name), wanted.get(name)
         if isinstance(one, Mapping) and isinstance(two, Mapping):
-            lines += differences(one, two, list(dict.fromkeys([*one, *two])), f"{inside}{name}.")
+            lines += differences(one, two, f"{inside}{name}.")
         elif one != two:
             lines.append(f"{inside}{name} is {json.dumps(one)}, not {json.dumps(two)}")
     return lines
@@ -125,8 +124,13 @@ def differences(found: Mapping[str, Any], wanted: Mapping[str, Any], names: list
 def clear(out: Storage) -> None:
     """Remove the dataset that is there, and nothing else; its manifest first, so that no reader sees a half."""
     out.delete(MANIFEST)
-    for name in out.names("shards/[0-9]*.h5"):
+    for name in shard_files(out):
         out.delete(name)
+
+
+def shard_files(out: Storage) -> list[str]:
+    """The files there whose names only shards have."""
+    return [name for name in out.names("shards/*.h5") if re.fullmatch(r"shards/\d{5,}\.h5", name)]
 
 
 def tidy(out: Storage) -> None:
@@ -143,8 +147,8 @@ def check_disk(plan: Plan, missing: int) -> None:
     needed, free = plan.bytes_an_image * missing, free_bytes(plan.out.folder)
     if needed + SPARE > free:
         raise Impossible(
-            f"{plan.out}: {missing} images take about {needed / 1e9:.1f} GB, {free / 1e9:.1f} GB are free there; "
-            "give another --out or a smaller --n"
+            f"{plan.out}: {missing} images take about {needed / 1e9:.2f} GB, and {SPARE / 1e9:.2f} GB shall stay free; "
+            f"{free / 1e9:.2f} GB are free there: give another --out or a smaller --n"
         )
 
 
@@ -175,23 +179,24 @@ class Estimate:
 TRIAL = 8  # images
 
 
-def estimate(plan: Plan, workers: int) -> Estimate:
+def estimate(plan: Plan, workers: int, *, force: bool) -> Estimate:
     """What the run would take, by a few images rendered now."""
-    missing = plan.n - plan.manifest(take_up(plan)).done
-    raw = plan.recipe.source(0, min(plan.n, TRIAL))
+    plan.out.check_output()
+    missing = plan.n - (0 if force else plan.manifest(take_up(plan)).done)
+    raw = plan.recipe.source(0, TRIAL)
     times, size = [], 0
     for _, frame in gallery.frames(raw, plan.recipe.settings, plan.recipe.passes):
         arrays = {"images": frame["image"], **frame}
         size += sum(len(column.encode(arrays[name])) for name, column in plan.recipe.columns.items())
         times.append(time.monotonic())
     engines = 1 if plan.gpus else min(cores(), len(raw))
-    pace = (times[-1] - times[0]) / max(len(times) - 1, 1)
+    pace = (times[-1] - times[0]) / (len(times) - 1)
     return Estimate(
         images=plan.n,
         missing=missing,
         shards=plan.manifest({}).count,
         workers=workers,
-        seconds=missing * pace * engines / workers,
+        seconds=missing * pace * engines / (workers if plan.gpus else min(workers, engines)),
         bytes=int(plan.n * (size / len(raw) + 60)),
         free=free_bytes(plan.out.folder) if plan.out.folder else None,
     )

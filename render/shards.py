@@ -12,6 +12,7 @@ Either way images_crc32[i] is the checksum of the row's encoded bytes. No time s
 from __future__ import annotations
 
 import fcntl
+import math
 import os
 import re
 import struct
@@ -52,6 +53,11 @@ class Column:
     def filtered(self) -> bool:
         """Whether HDF5 knows the encoding as a filter; else the encoded rows lie end to end."""
         return self._kept is ZSTD
+
+    @property
+    def most(self) -> int:
+        """More bytes than any codec makes of a row."""
+        return 2 * math.prod(self.shape) * self.dtype.itemsize + 4096
 
     @property
     def _kept(self) -> Codec:
@@ -124,8 +130,7 @@ class Journal:
     def __init__(self, path: Path, key: bytes, width: int) -> None:
         """Open or make the journal of `width` columns; what was written under another key is thrown away."""
         self._path, self._sizes = path, struct.Struct(f"<{width}I")
-        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
-        fcntl.flock(self._file, fcntl.LOCK_EX)  # a writer that was given up may not have died yet
+        self._file = self._opened()
         self._rows: list[tuple[int, tuple[int, ...]]] = []
         self.sums = NOTHING
         self.begun: dict[bytes, int] = {}
@@ -135,6 +140,15 @@ class Journal:
         os.ftruncate(self._file, end)
         if not end:
             self._append(KEY, key)
+
+    def _opened(self) -> int:
+        """The journal, locked: a writer that was given up may not have died yet, or may remove it right now."""
+        while True:
+            number = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
+            fcntl.flock(number, fcntl.LOCK_EX)
+            if self._path.exists() and os.path.samestat(os.fstat(number), self._path.stat()):
+                return number
+            os.close(number)
 
     def __enter__(self) -> Self:
         return self
@@ -266,6 +280,7 @@ class Shard:
                 raise Damaged(f"format {self._file.attrs.get('format')}, not {FORMAT}")
             self.latents: Float32s = self._array("latents", (n, len(latents.LATENTS)), np.float32)[:]
             self.index: npt.NDArray[np.int64] = self._array("index", (n,), np.int64)[:]
+            self.recipe = str(self._file.attrs["recipe"])
             self._columns = {name: self._open(name, column, n) for name, column in kept.items()}
         except (Damaged, OSError, KeyError, RuntimeError, ValueError, TypeError) as error:
             self.close()
@@ -275,13 +290,15 @@ class Shard:
         """Close the file."""
         self._file.close()
 
-    def _array(self, name: str, shape: tuple[int, ...] | None, dtype: Any) -> h5py.Dataset:
-        """An array that lies in this very file, and is what it should be."""
+    def _array(self, name: str, shape: tuple[int, ...] | None, dtype: Any, *, plain: bool = True) -> h5py.Dataset:
+        """An array that lies in this very file, and is what it should be; plain ones are as large as they say."""
         if not isinstance(self._file.get(name, getlink=True), h5py.HardLink):
             raise Damaged(f"no {name}")
         array = self._file[name]
         if not isinstance(array, h5py.Dataset) or array.is_virtual or array.external:
             raise Damaged(f"{name} does not lie in the file")
+        if plain and (array.chunks or array.id.get_storage_size() != array.nbytes):
+            raise Damaged(f"{name} does not lie in one piece")
         if array.dtype != dtype or (array.shape != shape if shape else len(array.shape) != 1):
             raise Damaged(f"{name} is {array.dtype} {array.shape}, not {np.dtype(dtype)} {shape or '(bytes,)'}")
         return array
@@ -289,7 +306,7 @@ class Shard:
     def _open(self, name: str, column: Column, n: int) -> tuple[Column, h5py.Dataset, Array, Array | None]:
         checksums = self._array(f"{name}_crc32", (n,), np.uint32)[:]
         if column.filtered:
-            array = self._array(name, (n, *column.shape), column.dtype)
+            array = self._array(name, (n, *column.shape), column.dtype, plain=False)
             made = array.id.get_create_plist()
             filters = [made.get_filter(i)[0] for i in range(made.get_nfilters())]
             if array.chunks != (1, *column.shape) or filters != [ZSTD_FILTER]:
@@ -306,13 +323,16 @@ class Shard:
         column, array, checksums, ends = self._columns[name]
         try:
             if ends is None:
-                data = bytes(array.id.read_direct_chunk((row, *(0 for _ in column.shape)))[1])
+                place = (row, *(0 for _ in column.shape))
+                if array.id.get_chunk_info_by_coord(place).size > column.most:
+                    raise Damaged("too large")
+                data = bytes(array.id.read_direct_chunk(place)[1])
+            elif ends[row + 1] - ends[row] > column.most:
+                raise Damaged("too large")
             else:
                 data = array[ends[row] : ends[row + 1]].tobytes()
             if zlib.crc32(data) != checksums[row]:
                 raise Damaged("checksum")
             return column.decode(data)
         except (Damaged, OSError, RuntimeError, ValueError) as error:
-            raise Failed(
-                f"{self.path}: row {row} of {name} is damaged ({error}); type the command that made it again"
-            ) from error
+            raise Failed(f"{self.path}: row {row} of {name} is damaged ({error}); `ident verify` says more") from error

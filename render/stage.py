@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ident.render.cluster import cluster, cores, cycles_gpus
-from ident.render.dataset import MANIFEST, Manifest, Record
 from ident.render.errors import Failed, Impossible
+from ident.render.manifest import MANIFEST, Manifest, Record
 from ident.render.plan import Plan, check_disk, clear, take_up, tidy
 from ident.render.shards import Span
 from ident.render.storage import cache_folder, lock, make_folder
@@ -50,6 +50,7 @@ Tell = Callable[[Progress], object]
 def render(plan: Plan, *, address: str | None = None, force: bool = False, tell: Tell) -> Manifest:
     """Render a dataset, or what is missing of it."""
     out = plan.out
+    out.check_output()
     if out.folder:
         make_folder(out.folder / "shards")
     locks = out.folder or cache_folder("locks", out.key)
@@ -69,6 +70,11 @@ def render(plan: Plan, *, address: str | None = None, force: bool = False, tell:
         out.write(MANIFEST, manifest.to_json().encode())
         shutil.rmtree(job.parts, ignore_errors=True)
     return manifest
+
+
+def first_sentence(error: BaseException) -> str:
+    """What went wrong, in a line."""
+    return " ".join(str(error).split()).partition(". ")[0][:200] or type(error).__name__
 
 
 def how_many(resources: dict[str, float], plan: Plan) -> int:
@@ -192,7 +198,7 @@ class Stage:
         if isinstance(cause, Impossible | Hopeless) or (isinstance(cause, OSError) and cause.errno in HOPELESS):
             raise cause
         self._failures += 1
-        self._troubles.append(" ".join(str(cause or error).split())[:300])
+        self._troubles.append(first_sentence(cause or error))
         if self._failures > self._plan.max_failures:
             raise Failed(
                 f"{self._failures} workers failed with no shard finished in between; the last: {self._troubles[-1]}. "

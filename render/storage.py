@@ -27,7 +27,7 @@ T = TypeVar("T")
 PART = ".ident-"
 """How the names of files begin that are not whole yet."""
 
-TRIES = 5  # of a call to a remote storage, beside those that its own library makes
+CALLS = 5  # to a remote storage for one thing, beside those that its own library makes
 
 
 @contextmanager
@@ -170,22 +170,43 @@ class Storage:
             known = ", ".join(f"{name}://" for name in ("s3", "gs", "abfs", "http", "sftp"))
             raise Impossible(f"{self.url}: nobody knows {scheme}://; give a folder, or one of {known} ...") from error
 
-    def _again(self, name: str, call: Callable[[Any, str], T]) -> T:
+    def _again(self, name: str, call: Callable[[Any, str], T], *, makes: bool = False) -> T:
         """A call to the remote storage, some times if need be."""
-        for tries in range(TRIES):
+        for tries in range(CALLS):
             try:
                 return call(self._files(), self.path(name))
-            except (FileNotFoundError, PermissionError):
+            except (FileNotFoundError, PermissionError) as error:
+                if makes:
+                    raise Impossible(f"{self.path(name)}: {error}; give another --out") from error
                 raise
             except Exception as error:  # each library behind fsspec has its own
-                if tries + 1 == TRIES:
+                if tries + 1 == CALLS:
                     raise Failed(f"{self.path(name)}: {type(error).__name__}: {error}") from error
                 time.sleep(0.2 * 2**tries)
         raise AssertionError
 
+    def check_output(self) -> None:
+        """Refuse a place that nothing can be written to, or that ends with its process."""
+        scheme = self.url.partition("://")[0]
+        if scheme in ("http", "https", "memory"):
+            raise Impossible(f"{self.url}: nothing that lasts can be written there; give a folder, or s3://...")
+
+    def fault(self, name: str, size: int, digest: str) -> str | None:
+        """What is wrong with a file that should have these bytes and sha256; a remote one shows its size alone."""
+        found = self.size(name)
+        if found is None:
+            return "is missing"
+        if found != size:
+            return f"is damaged, {found} bytes and not {size}"
+        if self.folder and (wrong := sha256(self.folder / name)) != digest:
+            return f"is damaged, its sha256 is {wrong}, not {digest}"
+        return None
+
     def read(self, name: str) -> bytes:
         """A small file's content; FileNotFoundError if there is none."""
         if self.folder:
+            if (self.folder / name).exists() and not (self.folder / name).is_file():
+                raise Failed(f"{self.path(name)}: is not a file")
             return (self.folder / name).read_bytes()
         return self._again(name, lambda files, path: bytes(files.cat_file(path)))
 
@@ -194,7 +215,7 @@ class Storage:
         if self.folder:
             write(self.folder / name, data)
         else:
-            self._again(name, lambda files, path: files.pipe_file(path, data))
+            self._again(name, lambda files, path: files.pipe_file(path, data), makes=True)
 
     def size(self, name: str) -> int | None:
         """How many bytes a file has; None if there is none."""
@@ -218,7 +239,7 @@ class Storage:
         if self.folder:
             publish(part, self.folder / name)
         else:
-            self._again(name, lambda files, path: files.put_file(str(part), path))
+            self._again(name, lambda files, path: files.put_file(str(part), path), makes=True)
             part.unlink()
 
     def fetch(self, name: str, path: Path) -> None:

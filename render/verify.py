@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import tempfile
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,10 +15,12 @@ import numpy as np
 from ident.render import gallery, latents, shards
 from ident.render.cluster import cycles_gpus
 from ident.render.codecs import Array
-from ident.render.dataset import MANIFEST, Dataset, Manifest, Record, Uniform, local_shard, open_shard
+from ident.render.dataset import Dataset, fetch, open_file
 from ident.render.errors import Failed, Impossible
+from ident.render.manifest import AGAIN, MANIFEST, Manifest, source_of
 from ident.render.settings import renderer
-from ident.render.storage import Storage, sha256
+from ident.render.shards import Shard
+from ident.render.storage import Storage
 
 THREADS = 4  # decoding leaves Python alone for most of the time
 SAME_SCENE = 35.0
@@ -47,50 +52,56 @@ def verify(place: str, *, rerender: int = 0, seed: int = 0, done: Done) -> Verdi
     manifest = Manifest.read(storage)
     wrong = []
     if not manifest.complete:
-        wrong.append(f"{storage.path(MANIFEST)}: incomplete, {manifest.done} of {manifest.n} images")
-    done(0, manifest.done)
-    checked = 0
+        wrong.append(f"{storage.path(MANIFEST)}: incomplete, {manifest.done} of {manifest.n} images are there; {AGAIN}")
+    rerender = min(rerender, manifest.n)
+    checked, total = 0, manifest.done + rerender
+    done(checked, total)
     with ThreadPoolExecutor(THREADS) as pool:
-        for number, fault in zip(
-            manifest.shards, pool.map(lambda i: fault_of(storage, manifest, i), manifest.shards), strict=True
-        ):
-            checked += manifest.shards[number].n
-            done(checked, manifest.done)
+        faults = pool.map(lambda number: fault_of(storage, manifest, number), manifest.shards)
+        for record, fault in zip(manifest.shards.values(), faults, strict=True):
+            checked += record.n
+            done(checked, total)
             if fault:
                 wrong.append(fault)
     if wrong or not rerender:
         return Verdict(manifest.n, manifest.count, tuple(wrong))
-    return again(storage, manifest, rerender, seed)
+    return again(storage, manifest, rerender, seed, done=lambda count: done(checked + count, total))
 
 
 def fault_of(storage: Storage, manifest: Manifest, number: int) -> str | None:
-    """What is wrong with a shard, if anything is."""
-    record = manifest.shards[number]
+    """What is wrong with a shard, if anything is. Of a remote one a fresh copy is looked at, not the cache's."""
+    file, record = manifest.span(number).file, manifest.shards[number]
     try:
-        path = local_shard(storage, manifest, number)
-        found = sha256(path)
-        if found != record.sha256:
-            return f"{path}: damaged, its sha256 is {found}, not {record.sha256}"
-        shard = open_shard(storage, manifest, number)
-        try:
-            return wrong_rows(shard, manifest, record)
-        finally:
-            shard.close()
-    except (Failed, OSError) as error:
-        return str(error)
+        if storage.folder:
+            wrong = storage.fault(file, record.bytes, record.sha256)
+            return (
+                f"{storage.path(file)}: {wrong}; {AGAIN}" if wrong else rows_of(storage.folder / file, manifest, number)
+            )
+        with tempfile.TemporaryDirectory() as folder:
+            fetch(storage, manifest, number, Path(folder) / "shard.h5")
+            wrong = rows_of(Path(folder) / "shard.h5", manifest, number)
+            return wrong and f"{storage.path(file)}: {wrong}"
+    except (Failed, Impossible, OSError, MemoryError) as error:
+        return str(error) or f"{storage.path(file)}: {type(error).__name__}"
 
 
-def wrong_rows(shard: shards.Shard, manifest: Manifest, record: Record) -> str | None:
+def rows_of(path: Path, manifest: Manifest, number: int) -> str | None:
     """What is wrong with the rows of a shard whose checksum is right."""
+    shard = open_file(path, manifest, number)
     try:
-        latents.check(shard.latents, str(shard.path))
-    except Impossible as error:
-        return str(error)
-    source = manifest.source
-    if source.get("kind") == "uniform":
-        wanted = Uniform(source["seed"], source["split"])(record.start, record.n)
-        if not np.array_equal(shard.latents, wanted):
-            return f"{shard.path}: its latents are not those of seed {source['seed']}, split {source['split']}"
+        return wrong_rows(shard, manifest, number)
+    finally:
+        shard.close()
+
+
+def wrong_rows(shard: Shard, manifest: Manifest, number: int) -> str | None:
+    """What does not fit dataset.json, of an open shard."""
+    record = manifest.shards[number]
+    latents.check(shard.latents, str(shard.path))
+    if not np.array_equal(shard.latents, source_of(manifest.source)(record.start, record.n)):
+        return f"{shard.path}: its latents are not those of {json.dumps(manifest.source)}"
+    if shard.recipe != json.dumps(manifest.recipe()):
+        return f"{shard.path}: it was made by another recipe than {MANIFEST} says"
     total = shards.NOTHING
     for row in range(record.n):
         total = shards.add(total, shards.sums(shard.read("images", row)))
@@ -107,19 +118,20 @@ def psnr(one: Array, other: Array) -> float:
     return float(10 * np.log10(255**2 / error)) if error else float("inf")
 
 
-def again(storage: Storage, manifest: Manifest, count: int, seed: int) -> Verdict:
+def again(storage: Storage, manifest: Manifest, count: int, seed: int, done: Callable[[int], object]) -> Verdict:
     """Render some images again. The same engine gives the same bytes; another one comes close."""
     made_by = manifest.settings()
     settings = replace(made_by, gpus=min(made_by.gpus, cycles_gpus()) if made_by.gpus else 0)
-    data = Dataset(storage.url)
-    chosen = np.sort(np.random.default_rng(seed).choice(manifest.n, min(count, manifest.n), replace=False))
-    images, raw = data[chosen]
-    scores = [psnr(frame["image"], images[i]) for i, frame in gallery.frames(raw, settings)]
+    chosen = np.sort(np.random.default_rng(seed).choice(manifest.n, count, replace=False))
+    images, raw = Dataset(storage.url)[chosen]
+    scores = list[float]()
+    for i, frame in gallery.frames(raw, settings):
+        scores.append(psnr(frame["image"], images[i]))
+        done(len(scores))
     identical, worst = sum(score == float("inf") for score in scores), min(scores)
     made = manifest.render or {}
-    same_engine = settings == made_by and all(
-        made.get(name) == value for name, value in renderer().items() if name != "ident"
-    )
+    versions = {name: value for name, value in renderer().items() if name != "ident"}
+    same_engine = settings == made_by and all(made.get(name) == value for name, value in versions.items())
     wrong: tuple[str, ...] = ()
     if identical < len(scores) and (same_engine or worst < SAME_SCENE):
         of = "on the same engine, where they should be identical" if same_engine else "on another engine"

@@ -21,8 +21,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ident.render import latents, shards
-from ident.render.dataset import Recipe, Record
 from ident.render.errors import Failed, Impossible
+from ident.render.manifest import Recipe, Record
 from ident.render.scene import Scene, place
 from ident.render.settings import Settings, renderer
 from ident.render.shards import Journal, Span
@@ -120,29 +120,26 @@ class Worker:
         finished = parts / f"{span.number:05d}.json"
         record = self._recorded(finished, span)
         if record is None:
-            with Journal(
-                parts / f"{span.number:05d}.part", self._job.key(span), len(self._job.recipe.columns)
-            ) as journal:
+            part = parts / f"{span.number:05d}.part"
+            with Journal(part, self._job.key(span), len(self._job.recipe.columns)) as journal:
                 raw = self._job.recipe.source(span.start, span.n)
                 yield from self._fill(journal, raw, span)
                 if len(journal) < span.n:
                     return
                 record = self._finish(journal, raw, span)
-            write(finished, json.dumps(asdict(record)).encode())
-            (parts / f"{span.number:05d}.part").unlink()
+                write(finished, json.dumps(asdict(record)).encode())
+                part.unlink(missing_ok=True)
         yield record
 
     def _recorded(self, finished: Path, span: Span) -> Record | None:
         """The record of a shard that was put in its place by a run that ended before it could say so."""
         try:
             made = json.loads(finished.read_text())
-            record = Record(**made | {"sums": tuple(made["sums"])})
-        except (OSError, ValueError, TypeError, KeyError):
+            record = Record(**made)
+        except (OSError, ValueError, TypeError):
             return None
-        folder = self._job.out.folder
-        if (record.start, record.n) != (span.start, span.n) or self._job.out.size(span.file) != record.bytes:
-            return None
-        return record if folder is None or sha256(folder / span.file) == record.sha256 else None
+        wrong = (record.start, record.n) != (span.start, span.n)
+        return None if wrong or self._job.out.fault(span.file, record.bytes, record.sha256) else record
 
     def _fill(self, journal: Journal, raw: latents.Float32s, span: Span) -> Iterator[Beat]:
         who, beat = self._job.owner.encode(), time.monotonic()

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import boto3
+import h5py
 import numpy as np
 import pytest
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
@@ -100,12 +101,15 @@ def test_a_dry_run_says_what_it_would_take_and_leaves_nothing(ident: Run, tmp_pa
         (("--gpus", 1, "--workers", 2), "--workers 2 with --gpus 1: each has a GPU of its own"),
         (("--recycle", 0), "--recycle 0: give a whole number from 1"),
         (("--max-failures", -1), "--max-failures -1: give a whole number from 0"),
+        (("--out", ""), "names no place"),
+        (("--split", "../x"), "split '../x': give a name of letters"),
+        (("--out", "memory://d"), "nothing that lasts can be written there"),
         (("--passes", "mask,colour"), "pass 'colour': choose from mask, depth, normal"),
         (("--codec", "zip"), "'zip' is not one of 'compact', 'fast'"),
         (("--out", "foo://bar"), "nobody knows foo://; give a folder"),
         (("--out", "/proc/nowhere"), "/proc/nowhere"),
         (("--ray-address", "127.0.0.1:9"), "--ray-address 127.0.0.1:9: nobody answers there"),
-        (("--n", 10**12), "images take about .* GB, .* GB are free there"),
+        (("--n", 10**12), "images take about .* GB, and .* GB are free there"),
     ],
 )
 def test_what_cannot_be(ident: Run, arguments: tuple[object, ...], said: str) -> None:
@@ -154,24 +158,31 @@ def test_damage_is_found_named_and_mended(data: Path, ident: Run, tmp_path: Path
     assert ident("verify", copy).returncode == 0
 
 
-def test_images_of_another_scene_are_found(data: Path, ident: Run, tmp_path: Path) -> None:
-    """A dataset that is whole, but was not rendered as it says."""
-    copy = tmp_path / "copy"
+def claim(folder: Path, **changes: object) -> None:
+    """Let a dataset and its one shard say something else of how they were made."""
+    made = json.loads((folder / "dataset.json").read_text())
+    made["render"] |= changes
+    shard = folder / "shards" / "00000.h5"
+    with h5py.File(shard, "r+") as file:
+        file.attrs["recipe"] = json.dumps({name: made[name] for name in json.loads(file.attrs["recipe"])})
+    made["shards"][0] |= {"bytes": shard.stat().st_size, "sha256": hashlib.sha256(shard.read_bytes()).hexdigest()}
+    (folder / "dataset.json").write_text(json.dumps(made))
+
+
+def test_images_that_were_not_rendered_as_the_dataset_says(data: Path, ident: Run, tmp_path: Path) -> None:
+    draft, copy = json.loads((data / "dataset.json").read_text())["render"], tmp_path / "copy"
     assert ident("render", "--n", 4, "--out", copy, *SMALL, "--quality", "reference").returncode == 0
-    draft = json.loads((data / "dataset.json").read_text())["render"]
-    made = json.loads((copy / "dataset.json").read_text())
-    (copy / "dataset.json").write_text(json.dumps({**made, "render": draft}))
+    whole = (copy / "dataset.json").read_text()
+    (copy / "dataset.json").write_text(json.dumps(json.loads(whole) | {"render": draft}))
+    assert "00000.h5: it was made by another recipe than dataset.json says" in ident("verify", copy).stderr
+    claim(copy, **draft)
     done = ident("verify", copy, "--rerender", 2)
     assert done.returncode == 1
     assert "2 of 2 images differ, rendered again on the same engine" in done.stderr
-    elsewhere = {**draft, "device": "gpu"}
-    (copy / "dataset.json").write_text(json.dumps({**made, "render": elsewhere}))
-    assert "2 of 2 images differ" in ident("verify", copy, "--rerender", 2).stderr
-    older = {**draft, "bpy": "4.4.0"}
-    (copy / "dataset.json").write_text(json.dumps({**made, "render": older}))
+    claim(copy, bpy="4.4.0", device="gpu")
     done = ident("verify", copy, "--rerender", 2, "--json")
     assert 20 < json.loads(done.stdout)["psnr"] < 60
-    (copy / "dataset.json").write_text(json.dumps({**made, "seed": 3}))
+    (copy / "dataset.json").write_text(json.dumps(json.loads(whole) | {"seed": 3}))
     done = ident("verify", copy)
     assert done.returncode == 1
     assert "unknown: 'seed'" in done.stderr
@@ -248,17 +259,39 @@ def test_killed_at_random_and_continued_gives_the_same_bytes(tmp_path: Path, ide
     assert np.array_equal(*both)
 
 
-def test_ctrl_c_stops_at_once_and_keeps_what_is_done(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_stops_at_once_and_keeps_what_is_done(tmp_path: Path, number: signal.Signals) -> None:
     folder = tmp_path / "d"
     going = start(folder, "--n", 100_000, *SMALL)
     wait_for(lambda: list((folder / "shards").glob("*.h5")))
     below = processes_of(going.pid)
-    going.send_signal(signal.SIGINT)
+    going.send_signal(number)
     said = going.communicate(timeout=15)[1]
     assert going.returncode == 1
     assert said.splitlines()[-1] == "ident: stopped; what is done is kept, type the same command to go on"
+    assert all(line.startswith(("rendering: ", "ident: ")) or not line for line in said.splitlines()), said
     wait_for(partial(all_gone, below), 30)
     assert json.loads((folder / "dataset.json").read_text())["shards"]
+
+
+def test_ctrl_c_while_ray_starts_leaves_nobody(tmp_path: Path) -> None:
+    going = start(tmp_path / "d", "--n", 100_000, *SMALL)
+    wait_for(lambda: processes_of(going.pid).get("gcs_server"))
+    going.send_signal(signal.SIGINT)
+    said = going.communicate(timeout=30)[1]
+    assert going.returncode == 1
+    assert said.splitlines()[-1].startswith("ident: stopped")
+    below = subprocess.run(["pgrep", "-f", f"ident.*{tmp_path}"], capture_output=True, text=True, check=False)
+    assert below.stdout == ""
+
+
+def test_without_stderr(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "ident.cli", "render", "--out", tmp_path / "d", "--n", 4, *SMALL]
+    done = subprocess.run(
+        ["sh", "-c", '"$@" 2>&-', "sh", *map(str, command)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0
+    assert len(Dataset(tmp_path / "d")) == 4
 
 
 def test_a_killed_worker_leaves_stdout_alone(tmp_path: Path) -> None:

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ident.render.dataset import Recipe, Uniform
 from ident.render.latents import to_scene_values
+from ident.render.manifest import Recipe, Uniform
 from ident.render.scene import Scene, place
 from ident.render.settings import Settings, plain
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import pickle
 import subprocess
 import sys
@@ -18,9 +19,10 @@ import torch
 from torch.utils.data import DataLoader
 
 from ident.render import dataset, latents, storage
-from ident.render.dataset import Dataset, Manifest, Recipe, Record, Uniform
+from ident.render.dataset import Dataset
 from ident.render.errors import Failed, Impossible
 from ident.render.latents import to_scene_values
+from ident.render.manifest import Manifest, Recipe, Record, Uniform
 from ident.render.scene import place
 from ident.render.settings import PRESETS, Settings
 from ident.render.storage import Storage
@@ -61,7 +63,7 @@ def test_random_access(folder: Path) -> None:
     assert len(data) == N
     assert np.array_equal(data.latents, latents.sample(seed=0, split="train", start=0, n=N))
     assert not data.latents.flags.writeable
-    for index in (0, 7, 8, 19, -1, np.int64(12)):
+    for index in (0, 7, 8, 19, -1, np.int64(12), np.array(3)):
         image, raw = data[index]
         assert np.array_equal(image, WANTED[index])
         assert np.array_equal(raw, data.latents[index])
@@ -70,6 +72,10 @@ def test_random_access(folder: Path) -> None:
     images, raw = data[5:15:2]
     assert np.array_equal(images, WANTED[5:15:2])
     assert np.array_equal(raw, data.latents[5:15:2])
+    image += 1
+    raw += 1
+    assert np.array_equal(data[19][0], WANTED[19])
+    assert data[19][1][0] == data.latents[19, 0]
     assert data.read("mask", 3).shape == (16, 16)
     assert data.read_many("normal", [3, 4]).dtype == np.float32
 
@@ -81,9 +87,12 @@ def test_what_is_not_there(folder: Path) -> None:
             data.image(index)
         with pytest.raises(IndexError):
             data.images([0, index])
+    for wrong in ([1.7], [[1, 2]], ["a"], [None]):
+        with pytest.raises(IndexError):
+            data.images(wrong)  # type: ignore[arg-type]
     with pytest.raises(Impossible, match="has no depth; there are images, mask, normal"):
         data.read("depth", 0)
-    with pytest.raises(Impossible, match=r"dataset.json is missing; `ident render --out .*nowhere`"):
+    with pytest.raises(Impossible, match=r"nowhere: no dataset there, dataset\.json is missing"):
         Dataset(folder / "nowhere")
 
 
@@ -104,7 +113,7 @@ def test_open_files_are_bounded(folder: Path, monkeypatch: pytest.MonkeyPatch) -
 def test_in_threads(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dataset, "OPEN_SHARDS", 1)
     data = Dataset(folder)
-    order = np.random.default_rng(0).integers(0, N, 400)
+    order = np.random.default_rng(0).integers(0, N, 4000)
     with ThreadPoolExecutor(8) as pool:
         assert all(
             np.array_equal(image, WANTED[i]) for i, image in zip(order, pool.map(data.image, order), strict=True)
@@ -144,7 +153,7 @@ def test_an_incomplete_dataset_is_refused(tmp_path: Path) -> None:
     part = replace(manifest, shards={0: manifest.shards[0]})
     assert not part.complete
     (tmp_path / "d" / "dataset.json").write_text(part.to_json())
-    with pytest.raises(Impossible, match="incomplete, 8 of 20 images; type the command"):
+    with pytest.raises(Impossible, match="incomplete, 8 of 20 images are there; type the command again"):
         Dataset(tmp_path / "d")
 
 
@@ -192,9 +201,15 @@ def test_a_remote_dataset_is_read_through_a_checked_cache(tmp_path: Path, monkey
     remote = Storage("memory://remote/painted")
     remote.write("shards/00002.h5", bytes(reversed(remote.read("shards/00002.h5"))))
     assert np.array_equal(Dataset("memory://remote/painted").image(3), WANTED[3])
-    with pytest.raises(Failed, match=r"memory://remote/painted/shards/00002\.h5: damaged, its sha256 is"):
+    with pytest.raises(Failed, match=r"memory://remote/painted/shards/00002\.h5: is damaged, its sha256 is"):
         data.image(16)
     assert len(list(cached.glob("*.h5"))) == 2
+    for copy in cached.glob("*.h5"):  # a damaged copy is fetched again
+        copy.write_bytes(b"short")
+    assert np.array_equal(Dataset("memory://remote/painted").image(3), WANTED[3])
+    remote.delete("shards/00002.h5")
+    with pytest.raises(Failed, match=r"memory://remote/painted/shards/00002\.h5: is missing"):
+        data.image(16)
     assert not list(cached.glob(f"{storage.PART}*"))
 
 
@@ -231,24 +246,44 @@ HOSTILE: dict[str, Callable[[dict[str, Any]], object]] = {
     "pass 'x'": change("passes", ["x"]),
     "pass 'a'": change("passes", "mask"),
     "latents other than x, y": lambda made: made["latents"].pop(),
-    "source or render is no object": change("source", "uniform"),
-    "complete is False with 3 shards of 3": change("complete", False),
-    "complete is True with 2 shards of 3": lambda made: made["shards"].pop(),
-    r"complete is True with 3 shards of 1099511627776": lambda made: made.update(n=2**40, shard_size=1, shards=[
-        {**made["shards"][0], "n": 1, "file": f"shards/0000{i}.h5", "start": i} for i in range(3)
+    "latents other than x, .* with their units and scales": lambda made: made["latents"][0].update(scale=7.0),
+    "not a dataset.json that this": change("source", "uniform"),
+    "source 'zzz', not one of uniform": change("source", {"kind": "zzz", "seed": 1}),
+    "seed 'x'": change("source", {"kind": "uniform", "seed": "x", "split": "train"}),
+    "split 5": change("source", {"kind": "uniform", "seed": 0, "split": 5}),
+    "split '../x'": change("source", {"kind": "uniform", "seed": 0, "split": "../x"}),
+    "missing 1 required positional argument: 'seed'": change("source", {"kind": "uniform", "split": "train"}),
+    "no 'exposures'": change("render", {}),
+    "no 'bpy'": lambda made: made["render"].pop("bpy"),
+    "render.bpy is 4": lambda made: made["render"].update(bpy=4),
+    "render.ident is ": lambda made: made["render"].update(ident="\x1b[2J"),
+    "render.device 'tpu'": lambda made: made["render"].update(device="tpu"),
+    "lights": lambda made: made["render"]["exposures"][0].update(lights=["Sun"]),
+    "samples is 1.5": lambda made: made["render"]["exposures"][0].update(samples=1.5),
+    "mean is .0.1": change("mean", [0.1, 0.2, 0.3]),
+    "sd is None": change("sd", None),
+    "complete is False, by the 3 shards of 3": change("complete", False),
+    "complete is True, by the 2 shards of 3": lambda made: made["shards"].pop(),
+    r"complete is True, by the 3 shards of 1099511627776": lambda made: made.update(n=2**40, shard_size=1, shards=[
+        {**made["shards"][0], "n": 1, "file": f"shards/0000{i}.h5", "start": i, "sums": [0] * 6} for i in range(3)
     ]),
     "a shard '../../etc/passwd'": change_shard("file", "../../etc/passwd"),
     "a shard '/etc/passwd'": change_shard("file", "/etc/passwd"),
     "a shard 'shards/00000.h5'": change_shard("file", "shards/00000.h5"),
-    "start is 10000": change_shard("start", 10_000),
+    "a shard .* from 10000 on": change_shard("start", 10_000),
     "of 8 rows from 9 on": change_shard("start", 9),
     "of 7 rows": change_shard("n", 7),
-    "of True rows": change_shard("n", True),
+    "n is True,": change_shard("n", True),
+    "n is 8.0,": change_shard("n", 8.0),
     "bytes is -5": change_shard("bytes", -5),
-    "sha256 of shards/00001.h5": change_shard("sha256", "abc"),
-    "it is there twice": lambda made: made["shards"].append(made["shards"][1]),
-    "sums": change_shard("sums", [1, 2, 3]),
+    "sha256 is 'abc'": change_shard("sha256", "abc"),
+    r"sha256 is '\.\./": change_shard("sha256", "../" * 20 + "abcd"),
+    "unexpected keyword argument 'later'": change_shard("later", 1),
+    "00001.h5 is there twice": lambda made: made["shards"].append(made["shards"][1]),
+    "sums are .1, 2, 3., not 6 numbers": change_shard("sums", [1, 2, 3]),
     "sums is -1": change_shard("sums", [-1] * 6),
+    "sums is 1000000000,": change_shard("sums", [10**9] * 6),
+    "sums is 0,": change_shard("sums", [9, 9, 9, 0, 0, 0]),
     "iterable": change_shard("sums", 3),
     "not a dataset.json": change("shards", {"a": 1}),
     "not a dataset.json that": change("shards", None),
@@ -270,6 +305,14 @@ def test_texts_that_are_no_manifest(tmp_path: Path, folder: Path) -> None:
         (tmp_path / "dataset.json").write_text(text)
         with pytest.raises(Failed, match=r"dataset\.json: not "):
             Dataset(tmp_path)
+    for unending in ("/dev/zero", None):
+        (tmp_path / "dataset.json").unlink()
+        if unending:
+            (tmp_path / "dataset.json").symlink_to(unending)
+        else:
+            os.mkfifo(tmp_path / "dataset.json")
+        with pytest.raises(Failed, match=r"dataset\.json: is not a file"):
+            Dataset(tmp_path)
     (tmp_path / "dataset.json").unlink()
     with (tmp_path / "dataset.json").open("wb") as file:
         file.truncate(2**29)
@@ -283,6 +326,8 @@ def test_recipes_that_cannot_be() -> None:
         (lambda: replace(RECIPE, shard_size=0), "shard size 0: give a whole number from 1"),
         (lambda: replace(RECIPE, passes=("x",)), "pass 'x'"),
         (lambda: Uniform(-1, "train"), "seed -1"),
+        (lambda: Uniform(0, "../x"), "split '../x': give a name of letters"),
+        (lambda: Uniform(0, ""), "split '': give a name of letters"),
     ):
         with pytest.raises(Impossible, match=said):
             made()

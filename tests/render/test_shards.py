@@ -146,6 +146,11 @@ def set_array(file: h5py.File, name: str, array: object) -> None:
     file[name] = array
 
 
+def set_unallocated(file: h5py.File, name: str, shape: tuple[int, ...], dtype: type) -> None:
+    del file[name]
+    file.create_dataset(name, shape, dtype, chunks=True)
+
+
 def virtual(file: h5py.File) -> None:
     layout = h5py.VirtualLayout((N, 10), np.float32)
     layout[:] = h5py.VirtualSource("/etc/passwd", "x", (N, 10))
@@ -178,6 +183,8 @@ HOSTILE: dict[str, Callable[[h5py.File], object]] = {
     "images_offsets do not fit": lambda file: set_array(file, "images_offsets", np.array([0, 9, 5, 3, 2, 1])),
     "mask is not kept a row a chunk": not_filtered,
     "images is int64": lambda file: set_array(file, "images", np.zeros(100, int)),
+    "images does not lie in one piece": lambda file: set_unallocated(file, "images", (2**42,), np.uint8),
+    "latents does not lie in one piece": lambda file: set_unallocated(file, "latents", (N, 10), np.float32),
     r"index does not lie|no index": lambda file: (file.pop("index"), file.create_group("index")),
 }
 
@@ -204,6 +211,17 @@ def test_files_that_are_no_shards(tmp_path: Path) -> None:
     path.symlink_to(os.devnull)
     with pytest.raises(Failed, match=r"a\.h5: cannot be read"):
         Shard(path, columns(SIZE, "fast", ()), N)
+
+
+def test_a_row_that_asks_for_memory_gets_none(tmp_path: Path) -> None:
+    path = make(tmp_path / "a.h5", "compact")
+    with h5py.File(path, "r+") as file:
+        set_array(file, "images", np.zeros(10**6, np.uint8))
+        set_array(file, "images_offsets", np.array([0, 9, 10, 11, 12, 10**6]))
+    shard = Shard(path, columns(SIZE, "compact", ()), N)
+    with pytest.raises(Failed, match=r"row 4 of images is damaged \(too large\)"):
+        shard.read("images", 4)
+    shard.close()
 
 
 @CODECS

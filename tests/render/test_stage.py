@@ -20,8 +20,9 @@ from ray.cluster_utils import Cluster
 
 from ident.render import stage
 from ident.render.cluster import cluster
-from ident.render.dataset import Dataset, Manifest
+from ident.render.dataset import Dataset
 from ident.render.errors import Failed, Impossible
+from ident.render.manifest import Manifest
 from ident.render.plan import Plan
 from ident.render.storage import Storage, lock
 from tests.render.engines import RECIPE, Painter, Slow, Troubled
@@ -173,6 +174,24 @@ def test_a_damaged_manifest_is_not_overwritten(tmp_path: Path) -> None:
         run(plan(tmp_path / "d"))
     run(plan(tmp_path / "d"), force=True)
     assert len(Dataset(tmp_path / "d")) == N
+
+
+def test_what_is_not_ours_is_not_touched(tmp_path: Path) -> None:
+    (tmp_path / "d" / "shards").mkdir(parents=True)
+    for name in ("1-mine.h5", "00000.h5"):
+        (tmp_path / "d" / "shards" / name).write_text("mine")
+    with pytest.raises(Impossible, match=r"dataset\.json is missing, but shards are; give --force"):
+        run(plan(tmp_path / "d"))
+    assert (tmp_path / "d" / "shards" / "00000.h5").read_text() == "mine"
+    run(plan(tmp_path / "d"), force=True)
+    assert (tmp_path / "d" / "shards" / "1-mine.h5").read_text() == "mine"
+    assert len(Dataset(tmp_path / "d")) == N
+
+
+def test_outputs_that_do_not_last() -> None:
+    for url in ("memory://new", "http://127.0.0.1:9/d"):
+        with pytest.raises(Impossible, match=f"{url}: nothing that lasts can be written there"):
+            run(plan(url))
 
 
 def test_two_runs_do_not_share_an_output(tmp_path: Path) -> None:

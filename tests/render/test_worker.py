@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from ident.render import worker as working
-from ident.render.dataset import Record
 from ident.render.errors import Impossible
+from ident.render.manifest import Record
 from ident.render.settings import Settings
 from ident.render.shards import Shard, Span, columns
 from ident.render.storage import Storage

@@ -15,7 +15,8 @@ import numpy.typing as npt
 from PIL import Image
 
 from ident.render import gallery
-from ident.render.dataset import Dataset, Manifest, Recipe, Record, Uniform
+from ident.render.dataset import Dataset
+from ident.render.manifest import Manifest, Recipe, Record, Uniform
 from ident.render.scene import Scene
 from ident.render.settings import Settings
 from ident.render.storage import Storage

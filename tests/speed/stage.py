@@ -15,8 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from ident.render import latents, stage
-from ident.render.dataset import Dataset, Recipe, Uniform
+from ident.render.dataset import Dataset
 from ident.render.engine import Engine
+from ident.render.manifest import Recipe, Uniform
 from ident.render.plan import Plan
 from ident.render.scene import Scene, place
 from ident.render.settings import PRESETS, Settings
