@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from typing import Protocol
 
 import click
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+from rich.progress import BarColumn, Progress, TextColumn
 
 SECONDS_BETWEEN_LINES = 10.0
 
@@ -42,17 +42,17 @@ def in_bytes(count: float) -> str:
 
 
 @contextmanager
-def progress(what: str) -> Iterator[Done]:
-    """Gives a function to tell how far it is."""
+def progress(what: str, say: Callable[[float], str] = "{:.0f}".format) -> Iterator[Done]:
+    """Gives a function to tell how far it is; `say` says a count, like in_bytes."""
     console = Console(stderr=True)
     live = console.is_terminal
     last = start = time.monotonic()
     first = before = -1
     finished = False
-    columns = (TextColumn(what), BarColumn(bar_width=20), MofNCompleteColumn(), TextColumn("{task.fields[pace]}"))
+    columns = (TextColumn(what), BarColumn(bar_width=20), TextColumn("{task.fields[far]}"))
     bar = Progress(*columns, console=console)
     with bar if live else nullcontext():
-        task = bar.add_task(what, total=None, pace="")
+        task = bar.add_task(what, total=None, far="")
 
         def done(count: int, total: int, note: str = "") -> None:
             nonlocal first, before, start, last, finished
@@ -62,11 +62,14 @@ def progress(what: str) -> Iterator[Done]:
             if before < 0 or before == first < count:  # the rate counts from the first one on: starting takes a while
                 before, start = count, now
             rate = (count - before) / max(now - start, 1e-9)
-            left = f"{rate:.1f}/s, {duration((total - count) / rate)} left" if rate and count < total else ""
-            pace = ", ".join(part for part in (left, note) if part)
-            bar.update(task, completed=count, total=total, pace=pace)
+            parts = [f"{say(count)}/{say(total)}", note]
+            if rate > 0 and count < total:
+                pace = f"{rate:.1f}" if say(rate).isdecimal() else say(rate)
+                parts[1:1] = [f"{pace}/s", f"{duration((total - count) / rate)} left"]
+            far = ", ".join(filter(None, parts))
+            bar.update(task, completed=count, total=total, far=far)
             if not live and not finished and (now - last >= SECONDS_BETWEEN_LINES or count == total):
                 last, finished = now, count == total
-                click.echo(f"{what}: {count}/{total}" + (f", {pace}" if pace else ""), err=True)
+                click.echo(f"{what}: {far}", err=True)
 
         yield done

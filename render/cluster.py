@@ -39,30 +39,35 @@ def cluster(address: str | None, *, cores: int, gpus: int | None) -> Iterator[An
     if ray.is_initialized():
         yield ray  # whoever started it stops it
         return
-    quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR", "configure_logging": False}
     try:
         with later(signal.SIGINT, signal.SIGTERM):  # half a start would leave processes behind
-            if address is not None:
-                ray.init(address=address, **quiet)
-            else:
-                ray.init(
-                    address="local",
-                    num_cpus=cores,
-                    num_gpus=gpus,
-                    include_dashboard=False,
-                    _node_ip_address="127.0.0.1",
-                    object_store_memory=80 * 2**20,
-                    **quiet,
-                )
+            start(ray, address, cores, gpus)
+        yield ray
+    finally:
+        ray.shutdown()
+
+
+def start(ray: Any, address: str | None, cores: int, gpus: int | None) -> None:
+    """Join a cluster, or start one."""
+    quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR", "configure_logging": False}
+    try:
+        if address is not None:
+            ray.init(address=address, **quiet)
+        else:
+            ray.init(
+                address="local",
+                num_cpus=cores,
+                num_gpus=gpus,
+                include_dashboard=False,
+                _node_ip_address="127.0.0.1",
+                object_store_memory=80 * 2**20,
+                **quiet,
+            )
     except Exception as error:  # Ray raises half a dozen kinds
         said = " ".join(str(error).split())
         if address is not None:
             raise Impossible(f"--ray-address {address}: no Ray cluster could be joined there ({said})") from error
         raise Failed(f"Ray could not be started: {said}") from error
-    try:
-        yield ray
-    finally:
-        ray.shutdown()
 
 
 @contextmanager

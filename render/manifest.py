@@ -20,9 +20,10 @@ from ident.render.storage import Storage
 
 FORMAT = 1
 MANIFEST = "dataset.json"
-LARGEST_MANIFEST = 2**28  # bytes
+LARGEST_MANIFEST = 2**26  # bytes
 MOST_IMAGES = 2**40
 LARGEST_SHARD = 2**24  # rows
+MOST_SHARDS = 100_000
 AGAIN = "type the command again that made it"
 
 
@@ -274,6 +275,7 @@ class Manifest:
         whole_number(self.n, "n", 1, MOST_IMAGES)
         whole_number(self.size, "size", SIZES.start, SIZES.stop - 1)
         whole_number(self.shard_size, "shard_size", 1, LARGEST_SHARD)
+        whole_number(self.count, "the number of shards", 1, MOST_SHARDS)
         if self.codec not in CODECS:
             raise ValueError(f"codec {self.codec!r}, not one of {', '.join(CODECS)}")
         if list(check_passes(self.passes)) != self.passes:

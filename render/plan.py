@@ -16,7 +16,7 @@ from ident.render import gallery
 from ident.render.cluster import cores
 from ident.render.codecs import CODECS
 from ident.render.errors import Failed, Impossible
-from ident.render.manifest import MANIFEST, Manifest, Recipe, Record
+from ident.render.manifest import MANIFEST, MOST_SHARDS, Manifest, Recipe, Record
 from ident.render.settings import Settings
 from ident.render.storage import PART, Storage
 from ident.render.worker import Renders, blender
@@ -54,6 +54,11 @@ class Plan:
         ):
             if value is not None and not least <= value <= 2**40:
                 raise Impossible(f"--{name} {value}: give a whole number from {least} to {2**40}")
+        if self.n > MOST_SHARDS * self.recipe.shard_size:
+            raise Impossible(
+                f"--n {self.n} with a shard size of {self.recipe.shard_size}: more than {MOST_SHARDS} files; "
+                "give a larger --shard-size"
+            )
         if self.workers and self.gpus and self.workers > self.gpus:
             raise Impossible(f"--workers {self.workers} with --gpus {self.gpus}: each has a GPU of its own; give fewer")
 

@@ -9,17 +9,18 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
+import shutil
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import IO, Any, TypeVar
 
 import fsspec
 
+from ident.render import web
 from ident.render.errors import Failed, Impossible
 
 T = TypeVar("T")
@@ -27,7 +28,8 @@ T = TypeVar("T")
 PART = ".ident-"
 """How the names of files begin that are not whole yet."""
 
-CALLS = 5  # to a remote storage for one thing, beside those that its own library makes
+LASTING = (FileNotFoundError, PermissionError)
+"""What a remote storage says that no second attempt would change."""
 
 
 @contextmanager
@@ -127,6 +129,13 @@ def lock(path: Path, busy: str = "") -> Iterator[str]:
         yield owner
 
 
+def _pieces(file: IO[bytes], start: int) -> Iterator[bytes]:
+    with file:
+        file.seek(start)
+        while piece := file.read(web.CHUNK):
+            yield piece
+
+
 @dataclass(frozen=True)
 class Storage:
     """A folder or a URL, and the files in it by name, like shards/00000.h5."""
@@ -138,7 +147,7 @@ class Storage:
         if not self.url or (colons and not rest):
             raise Impossible(f"{self.url!r}: names no place; give a folder or a URL like s3://bucket/folder")
         object.__setattr__(self, "url", (rest if colons and scheme == "file" else self.url).rstrip("/") or "/")
-        if self.folder is None:
+        if not self.folder and not self.http:
             self._files()
 
     def __str__(self) -> str:
@@ -148,6 +157,11 @@ class Storage:
     def folder(self) -> Path | None:
         """The folder, if it is one on this machine."""
         return None if "://" in self.url else Path(self.url)
+
+    @property
+    def http(self) -> bool:
+        """Whether it is a web server's, which can be read and not written."""
+        return self.url.startswith(("http://", "https://"))
 
     @property
     def key(self) -> str:
@@ -167,28 +181,27 @@ class Storage:
             more = "; pip install 'ident[s3]'" if scheme == "s3" else ""
             raise Impossible(f"{self.url}: a package is missing for {scheme}:// ({error}{more})") from error
         except ValueError as error:
-            known = ", ".join(f"{name}://" for name in ("s3", "gs", "abfs", "http", "sftp"))
+            known = ", ".join(f"{name}://" for name in ("s3", "http", "gs", "abfs", "sftp"))
             raise Impossible(f"{self.url}: nobody knows {scheme}://; give a folder, or one of {known} ...") from error
 
     def _again(self, name: str, call: Callable[[Any, str], T], *, makes: bool = False) -> T:
         """A call to the remote storage, some times if need be."""
-        for tries in range(CALLS):
+
+        def attempt() -> T:
             try:
                 return call(self._files(), self.path(name))
-            except (FileNotFoundError, PermissionError) as error:
+            except LASTING as error:
                 if makes:
                     raise Impossible(f"{self.path(name)}: {error}; give another --out") from error
                 raise
             except Exception as error:  # each library behind fsspec has its own
-                if tries + 1 == CALLS:
-                    raise Failed(f"{self.path(name)}: {type(error).__name__}: {error}") from error
-                time.sleep(0.2 * 2**tries)
-        raise AssertionError
+                raise web.Again(f"{type(error).__name__}: {error}") from error
+
+        return web.again(attempt, self.path(name))
 
     def check_output(self) -> None:
         """Refuse a place that nothing can be written to, or that ends with its process."""
-        scheme = self.url.partition("://")[0]
-        if scheme in ("http", "https", "memory"):
+        if self.http or self.url.startswith("memory://"):
             raise Impossible(f"{self.url}: nothing that lasts can be written there; give a folder, or s3://...")
 
     def fault(self, name: str, size: int, digest: str) -> str | None:
@@ -202,13 +215,27 @@ class Storage:
             return f"is damaged, its sha256 is {wrong}, not {digest}"
         return None
 
-    def read(self, name: str) -> bytes:
-        """A small file's content; FileNotFoundError if there is none."""
+    def stream(self, name: str, start: int = 0) -> Iterator[bytes]:
+        """The bytes of a file from `start` on; FileNotFoundError if there is none."""
         if self.folder:
             if (self.folder / name).exists() and not (self.folder / name).is_file():
                 raise Failed(f"{self.path(name)}: is not a file")
-            return (self.folder / name).read_bytes()
-        return self._again(name, lambda files, path: bytes(files.cat_file(path)))
+            return _pieces((self.folder / name).open("rb"), start)
+        if self.http:
+            return web.stream(self.path(name), start)
+        return web.patiently(lambda place: self._remote_pieces(name, place), self.path(name), start)
+
+    def _remote_pieces(self, name: str, start: int) -> Iterator[bytes]:
+        try:
+            yield from _pieces(self._files().open(self.path(name), "rb", block_size=2**23), start)
+        except LASTING:
+            raise
+        except Exception as error:  # each library behind fsspec has its own
+            raise web.Again(f"{type(error).__name__}: {error}") from error
+
+    def read(self, name: str) -> bytes:
+        """A small file's content; FileNotFoundError if there is none."""
+        return b"".join(self.stream(name))
 
     def write(self, name: str, data: bytes) -> None:
         """Write a small file."""
@@ -222,6 +249,8 @@ class Storage:
         try:
             if self.folder:
                 return (self.folder / name).stat().st_size
+            if self.http:
+                return web.size(self.path(name))
             return int(self._again(name, lambda files, path: files.size(path)))
         except FileNotFoundError:
             return None
@@ -234,19 +263,27 @@ class Storage:
         found = self._again(pattern, lambda files, path: files.glob(path))
         return [name.partition(f"{root}/")[2] for name in found]
 
+    def put(self, local: Path, name: str) -> None:
+        """Copy a local file to its place."""
+        if self.folder:
+            with whole(self.folder / name) as part:
+                shutil.copyfile(local, part)
+        else:
+            self._again(name, lambda files, path: files.put_file(str(local), path), makes=True)
+
     def take(self, part: Path, name: str) -> None:
         """Move a finished local file to its place."""
         if self.folder:
             publish(part, self.folder / name)
         else:
-            self._again(name, lambda files, path: files.put_file(str(part), path), makes=True)
+            self.put(part, name)
             part.unlink()
 
     def fetch(self, name: str, path: Path) -> None:
         """Copy a file to a local path."""
-        if self.folder:
-            raise AssertionError("a local file is read where it is")
-        self._again(name, lambda files, source: files.get_file(source, str(path)))
+        with naming(path), path.open("wb") as file:
+            for piece in self.stream(name):
+                file.write(piece)
 
     def delete(self, name: str) -> None:
         """Remove a file, if it is there."""

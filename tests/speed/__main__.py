@@ -1,13 +1,13 @@
-"""Print one JSON object a line for every ratio of a group: python -m tests.speed [render|stage|loader|all]."""
+"""Print one JSON object a line for every ratio of a group: python -m tests.speed [render|stage|loader|transfer|all]."""
 
 from __future__ import annotations
 
 import json
 import sys
 
-from tests.speed import loader, render, stage
+from tests.speed import loader, render, stage, transfer
 
-GROUPS = {"render": render.measure, "stage": stage.measure, "loader": loader.measure}
+GROUPS = {"render": render.measure, "stage": stage.measure, "loader": loader.measure, "transfer": transfer.measure}
 
 
 def main() -> None:

@@ -1,0 +1,207 @@
+"""Datasets between places: pull one from a folder, a web server or a bucket, and push one there.
+
+Shards first, dataset.json last: until all is there and checked, no reader takes it for a dataset. What has arrived
+stays, also half a shard, and is not fetched again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Event, Lock
+
+from ident.render.errors import Failed, Impossible
+from ident.render.manifest import MANIFEST, Manifest, Record
+from ident.render.plan import SPARE, clear, free_bytes, shard_files, tidy
+from ident.render.storage import Storage, cache_folder, lock, make_folder, naming
+from ident.render.worker import LOCK
+
+AT_ONCE = 4  # files on their way
+TRIES = 3  # of a shard that arrives damaged
+
+Tell = Callable[[int, int], object]
+"""Is told how many bytes are there, of how many."""
+
+
+class Count:
+    """Bytes from several threads, told as they come; and whether it is time to stop."""
+
+    def __init__(self, total: int, tell: Tell) -> None:
+        self._total, self._tell, self._lock, self._there = total, tell, Lock(), 0
+        self.stop = Event()
+        self.add(0)
+
+    def add(self, count: int) -> None:
+        """So many more, or fewer."""
+        with self._lock:
+            self._there += count
+            self._tell(self._there, self._total)
+
+
+@dataclass(frozen=True)
+class Pull:
+    """A dataset, the places that have it, and the folder where it goes."""
+
+    sources: Sequence[Storage]
+    out: Storage
+    manifest: Manifest
+
+    def __post_init__(self) -> None:
+        if self.out.folder is None:
+            raise Impossible(f"{self.out}: give a folder on this machine; `ident push` brings it elsewhere then")
+
+    @property
+    def folder(self) -> Path:
+        """The folder where it goes."""
+        assert self.out.folder is not None
+        return self.out.folder
+
+    @property
+    def parts(self) -> Path:
+        """Where files lie that are on their way."""
+        return self.folder / ".parts"
+
+    def shard(self, number: int, count: Count) -> None:
+        """Fetch a shard, or what is missing of it."""
+        file, record = self.manifest.span(number).file, self.manifest.shards[number]
+        if not self.out.fault(file, record.bytes, record.sha256):
+            count.add(record.bytes)
+            return
+        part = self.parts / f"{number:05d}.{record.sha256[:16]}"
+        for attempt in range(TRIES):
+            source = self.sources[attempt % len(self.sources)]
+            found = fetch(source, file, part, record, count)
+            if count.stop.is_set():
+                return
+            if found == record.sha256:
+                self.out.take(part, file)
+                return
+            count.add(-part.stat().st_size)
+            part.unlink()
+        raise Failed(f"{source.path(file)}: arrived damaged {TRIES} times, its sha256 is {found}, not {record.sha256}")
+
+
+def fetch(source: Storage, file: str, part: Path, record: Record, count: Count) -> str:
+    """Fetch a file from where its part ends; gives the sha256 of what there is then."""
+    digest = hashlib.sha256()
+    with naming(part), part.open("a+b") as kept:
+        kept.seek(0)
+        while piece := kept.read(2**20):
+            digest.update(piece)
+        there = kept.tell()
+        if there > record.bytes:
+            kept.truncate(0)
+            digest, there = hashlib.sha256(), 0
+        count.add(there)
+        more = True
+        while more and not count.stop.is_set():  # a server may end before the file does
+            more = False
+            for piece in source.stream(file, there) if there < record.bytes else ():
+                used = piece[: record.bytes - there]
+                digest.update(used)
+                kept.write(used)
+                there += len(used)
+                count.add(len(used))
+                more = there < record.bytes
+                if not more or count.stop.is_set():
+                    break
+    return digest.hexdigest()
+
+
+def pull(sources: Sequence[Storage], out: Storage, *, force: bool, tell: Tell) -> Manifest:
+    """Bring a dataset into a folder."""
+    manifest = read_any(sources)
+    made = Pull(sources, out, manifest)
+    if not manifest.complete:
+        raise Impossible(
+            f"{sources[0]}: incomplete, {manifest.done} of {manifest.n} images are there; it is being made"
+        )
+    make_folder(made.folder / "shards")
+    with lock(made.folder / LOCK, f"{out}: another run is writing there"):
+        tidy(out)
+        check_target(out, manifest, force=force)
+        make_folder(made.parts)
+        missing = sum(record.bytes for i, record in manifest.shards.items() if out.size(manifest.span(i).file) is None)
+        if missing + SPARE > free_bytes(made.folder):
+            raise Impossible(
+                f"{out}: {missing / 1e9:.2f} GB are to come, and {SPARE / 1e9:.2f} GB shall stay free; "
+                f"{free_bytes(made.folder) / 1e9:.2f} GB are free there: give another --out"
+            )
+        each(list(manifest.shards), made.shard, Count(manifest.disk, tell))
+        out.write(MANIFEST, manifest.to_json().encode())
+        for part in made.parts.iterdir():
+            part.unlink()
+        made.parts.rmdir()
+    return manifest
+
+
+def read_any(sources: Sequence[Storage]) -> Manifest:
+    """The manifest, of the first place that gives it."""
+    for source in sources[:-1]:
+        try:
+            return Manifest.read(source)
+        except (Failed, Impossible):
+            continue
+    return Manifest.read(sources[-1])
+
+
+def check_target(out: Storage, manifest: Manifest, *, force: bool) -> None:
+    """Refuse to overwrite another dataset, unless forced; one that lacks a shard is completed."""
+    if force:
+        clear(out)
+        return
+    try:
+        if Manifest.read(out) == manifest:
+            return
+    except Impossible:
+        ours = {manifest.span(number).file: record for number, record in manifest.shards.items()}
+        there = shard_files(out)
+        if all(name in ours and not out.fault(name, ours[name].bytes, ours[name].sha256) for name in there):
+            return
+    raise Impossible(f"{out}: holds another dataset: give --force to overwrite it, or another --out")
+
+
+def each(numbers: Sequence[int], work: Callable[[int, Count], None], count: Count) -> None:
+    """Do the work for all, some at once; the first error stops the others."""
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        futures = [pool.submit(work, number, count) for number in numbers]
+        try:
+            wait(futures, return_when=FIRST_EXCEPTION)
+            for future in futures:
+                if future.done():
+                    future.result()
+        finally:
+            count.stop.set()
+            pool.shutdown(cancel_futures=True)
+
+
+def push(source: Storage, out: Storage, *, force: bool, tell: Tell) -> Manifest:
+    """Bring a dataset to another place: a folder, or a URL that can be written to."""
+    out.check_output()
+    manifest = Manifest.read(source)
+    if source.folder is None:
+        raise Impossible(f"{source}: give a folder on this machine; `ident pull` brings it there")
+    folder = source.folder
+    if not manifest.complete:
+        raise Impossible(f"{source}: incomplete, {manifest.done} of {manifest.n} images are there")
+    if out.folder:
+        make_folder(out.folder / "shards")
+    with lock((out.folder or cache_folder("locks", out.key)) / LOCK, f"{out}: another run is writing there"):
+        tidy(out)
+        check_target(out, manifest, force=force)
+
+        def shard(number: int, count: Count) -> None:
+            file, record = manifest.span(number).file, manifest.shards[number]
+            wrong = source.fault(file, record.bytes, record.sha256)
+            if wrong:
+                raise Failed(f"{source.path(file)}: {wrong}")
+            if not count.stop.is_set() and out.fault(file, record.bytes, record.sha256):
+                out.put(folder / file, file)
+            count.add(record.bytes)
+
+        each(list(manifest.shards), shard, Count(manifest.disk, tell))
+        out.write(MANIFEST, manifest.to_json().encode())
+    return manifest

@@ -1,0 +1,277 @@
+"""Pulls under a hostile server, pushes that nobody sees half of, and interruptions that lose nothing."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ident.render import transfer, web
+from ident.render.dataset import Dataset
+from ident.render.errors import Failed, Impossible
+from ident.render.manifest import Manifest
+from ident.render.storage import Storage
+from tests.render.engines import RECIPE
+from tests.render.test_dataset import WANTED, N, paint
+from tests.servers import Moods, serving
+
+
+@pytest.fixture(scope="module")
+def painted(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A dataset of three shards."""
+    folder = tmp_path_factory.mktemp("painted")
+    paint(folder / "d", replace(RECIPE, passes=("normal",)))
+    return folder
+
+
+@pytest.fixture
+def moods(painted: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Moods]:
+    monkeypatch.setattr(web, "sleep", lambda _: None)
+    with serving(painted) as made:
+        yield made
+
+
+def pull(url: str, out: Path, *mirrors: str, force: bool = False) -> list[tuple[int, int]]:
+    told = list[tuple[int, int]]()
+    sources = [Storage(f"{each}/d") for each in (url, *mirrors)]
+    transfer.pull(sources, Storage(str(out)), force=force, tell=lambda *far: told.append(far))
+    return told
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.suffix}
+
+
+def same(out: Path, painted: Path) -> bool:
+    return all(
+        (out / name).read_bytes() == (painted / "d" / name).read_bytes()
+        for name in ("dataset.json", *(f"shards/0000{i}.h5" for i in range(3)))
+    )
+
+
+def test_a_pull_brings_the_same_bytes(moods: Moods, painted: Path, tmp_path: Path) -> None:
+    told = pull(moods.url, tmp_path / "d")
+    assert same(tmp_path / "d", painted)
+    assert np.array_equal(Dataset(tmp_path / "d").images(range(N)), WANTED)
+    size = Manifest.read(Storage(str(painted / "d"))).disk
+    assert (told[0], told[-1]) == ((0, size), (size, size))
+    assert all(agent.startswith("ident/") for agent in moods.agents)
+    asked = len(moods.asked)
+    assert pull(moods.url, tmp_path / "d")[-1] == (size, size)
+    assert len(moods.asked) - asked <= 2  # the manifest alone
+    assert sorted(path.name for path in (tmp_path / "d").iterdir()) == [".lock", "dataset.json", "shards"]
+
+
+@pytest.mark.parametrize(
+    "mood",
+    [
+        {"cut": 0.6},
+        {"cut": 0.3, "ranges": False},
+        {"statuses": [(429, {"Retry-After": "1"}), (503, {}), (500, {}), (429, {"Retry-After": "Wed, 21 Oct 2015"})]},
+        {"ranges": False},
+        {"redirect": True},
+    ],
+    ids=str,
+)
+def test_bad_days_of_a_server(moods: Moods, painted: Path, tmp_path: Path, mood: dict[str, Any]) -> None:
+    for name, value in mood.items():
+        setattr(moods, name, value)
+    pull(moods.url, tmp_path / "d")
+    assert same(tmp_path / "d", painted)
+
+
+def test_waits_as_long_as_the_server_says(moods: Moods, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    slept = list[float]()
+    monkeypatch.setattr(web, "sleep", slept.append)
+    moods.statuses = [(429, {"Retry-After": "7"}), (503, {"Retry-After": "100000"}), (503, {})]
+    pull(moods.url, tmp_path / "d")
+    assert slept == [7.0, 60.0, 2.0]
+
+
+def test_a_content_length_that_is_wrong(moods: Moods, painted: Path, tmp_path: Path) -> None:
+    moods.longer = 1000
+    pull(moods.url, tmp_path / "long")
+    assert same(tmp_path / "long", painted)
+    moods.longer = -100  # the last 100 bytes never come
+    with pytest.raises(Failed, match=r"shards/0000\d\.h5: arrived damaged 3 times"):
+        pull(moods.url, tmp_path / "short")
+
+
+def test_a_changed_byte_is_fetched_again_and_after_three_times_named(
+    moods: Moods, painted: Path, tmp_path: Path
+) -> None:
+    left = [2]
+
+    def changed(path: str, data: bytes) -> bytes:
+        if not path.endswith("00001.h5") or left[0] == 0:
+            return data
+        left[0] -= 1
+        return data[:5000] + bytes([data[5000] ^ 1]) + data[5001:]
+
+    moods.changed = changed
+    pull(moods.url, tmp_path / "d")
+    assert same(tmp_path / "d", painted)
+    left[0] = 3
+    with pytest.raises(Failed, match=r"shards/00001\.h5: arrived damaged 3 times, its sha256 is [0-9a-f]{64}, not"):
+        pull(moods.url, tmp_path / "e")
+    assert not (tmp_path / "e" / "dataset.json").exists()
+    left[0] = 3
+    with serving(painted) as mirror:
+        pull(moods.url, tmp_path / "e", mirror.url)
+    assert same(tmp_path / "e", painted)
+
+
+def test_a_slow_trickle_is_given_up(moods: Moods, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(web, "SLOW_FOR", 0.3)
+    monkeypatch.setattr(web, "ATTEMPTS", 2)
+    moods.trickle = 0.01
+    with pytest.raises(Failed, match=r"dataset\.json: brings \d+ bytes a second, 2 times in a row"):
+        pull(moods.url, tmp_path / "d")
+
+
+def test_half_a_shard_is_not_fetched_again(moods: Moods, painted: Path, tmp_path: Path) -> None:
+    manifest = Manifest.read(Storage(str(painted / "d")))
+    parts = tmp_path / "d" / ".parts"
+    parts.mkdir(parents=True)
+    for i, record in manifest.shards.items():
+        data = (painted / "d" / manifest.span(i).file).read_bytes()
+        (parts / f"{i:05d}.{record.sha256[:16]}").write_bytes(data[: len(data) // 2])
+    told = pull(moods.url, tmp_path / "d")
+    assert same(tmp_path / "d", painted)
+    ranges = {path: wanted for path, wanted in moods.asked if path.endswith(".h5")}
+    assert ranges == {f"/d/shards/0000{i}.h5": f"bytes={record.bytes // 2}-" for i, record in manifest.shards.items()}
+    assert told[-1][0] == manifest.disk
+    (parts / "x").parent.mkdir()
+    shard = manifest.shards[0]
+    (tmp_path / "d" / "shards" / "00000.h5").unlink()
+    (parts / f"00000.{shard.sha256[:16]}").write_bytes(b"wrong" * 100)  # a part that is damaged
+    pull(moods.url, tmp_path / "d")
+    assert same(tmp_path / "d", painted)
+
+
+HOSTILE: dict[str, Callable[[dict[str, Any]], object]] = {
+    "the number of shards is 200000, not": lambda made: made.update(n=200_000, shard_size=1),
+    "a shard '../../etc/passwd'": lambda made: made["shards"][0].update(file="../../etc/passwd"),
+    "a shard '/etc/passwd'": lambda made: made["shards"][0].update(file="/etc/passwd"),
+    "n is 1000000000000000": lambda made: made.update(n=10**15),
+    "bytes is": lambda made: made["shards"][0].update(bytes=10**20),
+}
+
+
+@pytest.mark.parametrize("said", HOSTILE)
+def test_a_hostile_manifest_is_refused(moods: Moods, tmp_path: Path, said: str) -> None:
+    def changed(path: str, data: bytes) -> bytes:
+        if not path.endswith("dataset.json"):
+            return data
+        made = json.loads(data)
+        HOSTILE[said](made)
+        return json.dumps(made).encode()
+
+    moods.changed = changed
+    with pytest.raises(Failed, match=said):
+        pull(moods.url, tmp_path / "d")
+    assert not (tmp_path / "d").exists()
+
+
+def test_a_manifest_of_terabytes_is_refused(moods: Moods, tmp_path: Path) -> None:
+    def changed(_: str, data: bytes) -> bytes:
+        made = json.loads(data)
+        made["shards"][0]["bytes"] = 10 * 10**12
+        return json.dumps(made).encode()
+
+    moods.changed = changed
+    with pytest.raises(Impossible, match=r"10000\.\d+ GB are to come, .* GB are free there: give another --out"):
+        pull(moods.url, tmp_path / "d")
+
+
+def test_a_million_shards_are_refused(moods: Moods, tmp_path: Path) -> None:
+    def changed(_: str, data: bytes) -> bytes:
+        made = json.loads(data)
+        one = made["shards"][0] | {"n": 1, "sums": [0] * 6}
+        shards = [one | {"start": i, "file": f"shards/{i:05d}.h5"} for i in range(10**6)]
+        return json.dumps(made | {"n": 10**6, "shard_size": 1, "shards": shards}).encode()
+
+    moods.changed = changed
+    with pytest.raises(Failed, match=r"more than any dataset\.json has"):
+        pull(moods.url, tmp_path / "d")
+
+
+def test_what_is_not_there(moods: Moods, tmp_path: Path) -> None:
+    with pytest.raises(Impossible, match="nothing: no dataset there"):
+        transfer.pull([Storage(f"{moods.url}/nothing")], Storage(str(tmp_path)), force=False, tell=lambda *_: None)
+    moods.statuses = [(403, {})]
+    with pytest.raises(Failed, match=r"dataset\.json: answers 403"):
+        pull(moods.url, tmp_path / "d")
+
+
+def test_another_dataset_is_not_overwritten(moods: Moods, painted: Path, tmp_path: Path) -> None:
+    paint(tmp_path / "d", RECIPE, 9)
+    before = content(tmp_path / "d")
+    with pytest.raises(Impossible, match="holds another dataset: give --force"):
+        pull(moods.url, tmp_path / "d")
+    with pytest.raises(Impossible, match="holds another dataset: give --force"):
+        push(painted / "d", str(tmp_path / "d"))
+    assert content(tmp_path / "d") == before
+    pull(moods.url, tmp_path / "d", force=True)
+    assert same(tmp_path / "d", painted)
+
+
+def push(source: Path, out: str, *, force: bool = False) -> None:
+    transfer.push(Storage(str(source)), Storage(out), force=force, tell=lambda *_: None)
+
+
+def test_a_push_brings_the_same_bytes_and_goes_on(
+    painted: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    order = list[str]()
+    put = Storage.put
+
+    def noted(self: Storage, local: Path, name: str) -> None:
+        order.append(name)
+        put(self, local, name)
+
+    monkeypatch.setattr(Storage, "put", noted)
+    push(painted / "d", str(tmp_path / "d"))
+    assert same(tmp_path / "d", painted)
+    (tmp_path / "d" / "dataset.json").unlink()
+    (tmp_path / "d" / "shards" / "00001.h5").unlink()
+    order.clear()
+    push(painted / "d", str(tmp_path / "d"))
+    assert order == ["shards/00001.h5"]
+    assert same(tmp_path / "d", painted)
+
+
+def test_a_damaged_dataset_is_not_pushed(painted: Path, tmp_path: Path) -> None:
+    push(painted / "d", str(tmp_path / "d"))
+    shard = tmp_path / "d" / "shards" / "00001.h5"
+    shard.write_bytes(shard.read_bytes()[:-1] + b"x")
+    with pytest.raises(Failed, match=r"00001\.h5: is damaged, its sha256 is"):
+        push(tmp_path / "d", str(tmp_path / "e"))
+    assert not (tmp_path / "e" / "dataset.json").exists()
+
+
+def test_an_incomplete_dataset_is_not_moved(painted: Path, tmp_path: Path) -> None:
+    push(painted / "d", str(tmp_path / "d"))
+    manifest = Manifest.read(Storage(str(tmp_path / "d")))
+    part = replace(manifest, shards={0: manifest.shards[0]})
+    (tmp_path / "d" / "dataset.json").write_text(part.to_json())
+    for move in (
+        lambda: push(tmp_path / "d", str(tmp_path / "e")),
+        lambda: pull(str(tmp_path), tmp_path / "e"),
+    ):
+        with pytest.raises(Impossible, match="incomplete, 8 of 20 images are there"):
+            move()
+
+
+def test_the_reader_reads_from_a_web_server(moods: Moods, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("IDENT_CACHE", str(tmp_path))
+    moods.cut = 0.5
+    data = Dataset(f"{moods.url}/d")
+    assert np.array_equal(data.images([0, 19]), WANTED[[0, 19]])
+    assert hashlib.sha256(b"").hexdigest() not in {path.stem for path in (tmp_path / "datasets").glob("*.h5")}

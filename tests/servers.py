@@ -1,0 +1,105 @@
+"""A web server for tests: it serves a folder, and has its moods."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+
+@dataclass
+class Moods:
+    """How a server behaves; each mood is off by itself."""
+
+    folder: Path
+    cut: float = 0.0
+    """The share of answers that break off at a random place."""
+    statuses: list[tuple[int, dict[str, str]]] = field(default_factory=list)
+    """What the next answers are instead."""
+    ranges: bool = True
+    longer: int = 0
+    """By how much Content-Length is wrong for a shard."""
+    changed: Callable[[str, bytes], bytes] = lambda _, data: data
+    """What is served instead of a file."""
+    trickle: float = 0.0
+    """Seconds between the single bytes of an answer."""
+    pause: float = 0.0
+    """Seconds after each piece of an answer."""
+    redirect: bool = False
+    url: str = ""
+    asked: list[tuple[str, str | None]] = field(default_factory=list)
+    agents: set[str] = field(default_factory=set)
+    sent: int = 0
+    chance: random.Random = field(default_factory=lambda: random.Random(0))
+
+
+class Handler(BaseHTTPRequestHandler):
+    moods: Moods
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+    def do_GET(self) -> None:
+        moods = self.moods
+        wanted = self.headers.get("Range")
+        moods.asked.append((self.path, wanted))
+        moods.agents.add(self.headers.get("User-Agent", ""))
+        if moods.redirect and not self.path.startswith("/moved"):
+            self.answer(302, {"Location": f"/moved{self.path}"})
+            return
+        if moods.statuses:
+            self.answer(*moods.statuses.pop(0))
+            return
+        path = moods.folder / self.path.removeprefix("/moved").lstrip("/")
+        if not path.is_file():
+            self.answer(404, {})
+            return
+        data = moods.changed(self.path, path.read_bytes())
+        start = int(wanted.removeprefix("bytes=").partition("-")[0]) if wanted and moods.ranges else 0
+        if start and start >= len(data):
+            self.answer(416, {})
+            return
+        body = data[start:]
+        self.send_response(206 if start else 200)
+        self.send_header("Content-Length", str(len(body) + (moods.longer if path.suffix == ".h5" else 0)))
+        self.end_headers()
+        if moods.chance.random() < moods.cut:
+            body = body[: moods.chance.randrange(len(body) + 1)]
+        step = 1 if moods.trickle else 2**16
+        try:
+            for i in range(0, len(body), step):
+                self.wfile.write(body[i : i + step])
+                moods.sent += len(body[i : i + step])
+                time.sleep(moods.trickle or moods.pause)
+        except OSError:
+            pass
+        self.close_connection = True
+
+    def answer(self, status: int, headers: dict[str, str]) -> None:
+        self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+
+@contextmanager
+def serving(folder: Path) -> Iterator[Moods]:
+    """Serve a folder on this machine; its moods may be changed on the way."""
+    moods = Moods(folder)
+    server = ThreadingHTTPServer(("127.0.0.1", 0), type("MoodyHandler", (Handler,), {"moods": moods}))
+    server.daemon_threads = True
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
+    thread.start()
+    moods.url = f"http://127.0.0.1:{server.server_port}"
+    try:
+        yield moods
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
