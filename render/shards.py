@@ -311,11 +311,17 @@ class Shard:
             filters = [made.get_filter(i)[0] for i in range(made.get_nfilters())]
             if array.chunks != (1, *column.shape) or filters != [ZSTD_FILTER]:
                 raise Damaged(f"{name} is not kept a row a chunk in zstd")
+            sizes: list[int] = []
+            array.id.chunk_iter(lambda chunk: sizes.append(chunk.size))
+            if max(sizes, default=0) > column.most:
+                raise Damaged(f"{name} has a row of {max(sizes)} bytes")
             return column, array, checksums, None
         array = self._array(name, None, np.uint8)
         ends = self._array(f"{name}_offsets", (n + 1,), np.int64)[:]
         if ends[0] != 0 or ends[-1] != len(array) or (np.diff(ends) < 0).any():
             raise Damaged(f"{name}_offsets do not fit {name}")
+        if np.diff(ends).max() > column.most:
+            raise Damaged(f"{name} has a row of {np.diff(ends).max()} bytes")
         return column, array, checksums, ends
 
     def read(self, name: str, row: int) -> Array:
@@ -323,12 +329,7 @@ class Shard:
         column, array, checksums, ends = self._columns[name]
         try:
             if ends is None:
-                place = (row, *(0 for _ in column.shape))
-                if array.id.get_chunk_info_by_coord(place).size > column.most:
-                    raise Damaged("too large")
-                data = bytes(array.id.read_direct_chunk(place)[1])
-            elif ends[row + 1] - ends[row] > column.most:
-                raise Damaged("too large")
+                data = bytes(array.id.read_direct_chunk((row, *(0 for _ in column.shape)))[1])
             else:
                 data = array[ends[row] : ends[row + 1]].tobytes()
             if zlib.crc32(data) != checksums[row]:

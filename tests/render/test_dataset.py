@@ -264,7 +264,7 @@ HOSTILE: dict[str, Callable[[dict[str, Any]], object]] = {
     "sd is None": change("sd", None),
     "complete is False, by the 3 shards of 3": change("complete", False),
     "complete is True, by the 2 shards of 3": lambda made: made["shards"].pop(),
-    r"complete is True, by the 3 shards of 1099511627776": lambda made: made.update(n=2**40, shard_size=1, shards=[
+    r"the number of shards is 1099511627776": lambda made: made.update(n=2**40, shard_size=1, shards=[
         {**made["shards"][0], "n": 1, "file": f"shards/0000{i}.h5", "start": i, "sums": [0] * 6} for i in range(3)
     ]),
     "a shard '../../etc/passwd'": change_shard("file", "../../etc/passwd"),

@@ -218,10 +218,13 @@ def test_a_row_that_asks_for_memory_gets_none(tmp_path: Path) -> None:
     with h5py.File(path, "r+") as file:
         set_array(file, "images", np.zeros(10**6, np.uint8))
         set_array(file, "images_offsets", np.array([0, 9, 10, 11, 12, 10**6]))
-    shard = Shard(path, columns(SIZE, "compact", ()), N)
-    with pytest.raises(Failed, match=r"row 4 of images is damaged \(too large\)"):
-        shard.read("images", 4)
-    shard.close()
+    with pytest.raises(Failed, match=r"a\.h5: damaged \(images has a row of 999988 bytes"):
+        Shard(path, columns(SIZE, "compact", ()), N)
+    path = make(tmp_path / "b.h5", "fast")
+    with h5py.File(path, "r+") as file:
+        file["mask"].id.write_direct_chunk((2, 0, 0), bytes(10**6))
+    with pytest.raises(Failed, match=r"b\.h5: damaged \(mask has a row of 1000000 bytes"):
+        Shard(path, columns(SIZE, "fast", ("mask",)), N)
 
 
 @CODECS
