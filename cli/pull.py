@@ -1,13 +1,17 @@
-"""`ident pull` and `ident push`: bring a dataset here, or elsewhere."""
+"""`ident pull`, `push` and `import`: bring a dataset here, or elsewhere, or into shards."""
 
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import click
 
 from ident.cli.progress import in_bytes, progress
-from ident.render import transfer
+from ident.render import archives, transfer
+from ident.render.codecs import CODECS
+from ident.render.errors import Impossible
+from ident.render.layouts import LAYOUTS
 from ident.render.manifest import MANIFEST, Manifest
 from ident.render.storage import Storage
 
@@ -21,25 +25,85 @@ def say(out: Storage, manifest: Manifest, *, as_json: bool) -> None:
 
 
 @click.command()
-@click.argument("source")
+@click.argument("source", required=False)
+@click.option("--list", "listing", is_flag=True, help="Print the names that SOURCE may be.")
 @click.option("--out", help="The folder where it goes.  [default: data/ and the last part of SOURCE]")
 @click.option("--mirror", multiple=True, metavar="URL", help="Another place that has the same; may be given again.")
+@click.option(
+    "--codec", type=click.Choice(list(CODECS)), default="compact", show_default=True, help="For what comes in archives."
+)
+@click.option("--zenodo", metavar="URL", help="Zenodo's API, or what answers like it.  [default: $IDENT_ZENODO]")
 @click.option("--force", is_flag=True, help="Overwrite another dataset.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")
-def pull(source: str, out: str | None, mirror: tuple[str, ...], force: bool, as_json: bool) -> None:
-    """Fetch a dataset: its shards, several at once, each checked by its sha256.
+def pull(
+    source: str | None,
+    listing: bool,
+    out: str | None,
+    mirror: tuple[str, ...],
+    codec: str,
+    zenodo: str | None,
+    force: bool,
+    as_json: bool,
+) -> None:
+    """Fetch a dataset.
 
-    SOURCE is the folder with the dataset.json, at http(s)://, s3:// or on a disk. Type the same command again to go on
-    after an interruption, in the middle of a file too.
+    SOURCE is a name (--list), a Zenodo record, a tar archive in the layout of 3DIdent or Causal3DIdent, which becomes
+    shards as it streams by, or a folder with a dataset.json, at http(s)://, s3:// or on a disk. All is checked by the
+    publisher's sums. Type the same command again to go on after an interruption.
 
     \b
+    ident pull 3dident                        data/3dident and data/3dident-test
+    ident pull zenodo:4784282
     ident pull https://example.org/3dident
-    ident pull s3://bucket/3dident --out data/3dident
+    ident pull s3://bucket/3dident --out data/mine
     """
-    place = Storage(source)
-    target = Storage(out if out is not None else f"data/{place.url.rpartition('/')[2]}")
+    if listing:
+        for name, published in archives.NAMES.items():
+            click.echo(f"{name}: zenodo:{published.record}, {', '.join(published.archives.values())}")
+        return
+    if source is None:
+        raise Impossible(
+            f"SOURCE is missing: give a name, a record or a URL; the names are {', '.join(archives.NAMES)}"
+        )
+    place = out if out is not None else f"data/{stem(source)}"
+    if source in archives.NAMES or source.startswith("zenodo:") or source.endswith(archives.ENDINGS):
+        for suffix, archive in archives.find(source, zenodo).items():
+            target = Storage(f"{place}{suffix}")
+            with progress(f"fetching {archive.url.rpartition('/')[2]}"[:40], in_bytes) as done:
+                manifest = archives.pull(archive, target, codec=codec, force=force, tell=done)
+            say(target, manifest, as_json=as_json)
+        return
+    if not any(mark in source for mark in ("/", ".")) and not Path(source).exists():
+        raise Impossible(f"{source}: {archives.nearest(source)} A URL or a folder will do, too")
+    target = Storage(place)
     with progress("fetching", in_bytes) as done:
-        manifest = transfer.pull([place, *map(Storage, mirror)], target, force=force, tell=done)
+        manifest = transfer.pull([Storage(source), *map(Storage, mirror)], target, force=force, tell=done)
+    say(target, manifest, as_json=as_json)
+
+
+def stem(source: str) -> str:
+    """The last part of a URL or a path, without what archives end with."""
+    last = source.rstrip("/").rpartition("/")[2].removeprefix("zenodo:")
+    return next((last.removesuffix(ending) for ending in archives.ENDINGS if last.endswith(ending)), last)
+
+
+@click.command("import")
+@click.argument("path", type=click.Path(path_type=Path))
+@click.option("--from", "layout", type=click.Choice(list(LAYOUTS)), required=True, help="The layout it is in.")
+@click.option("--out", required=True, help="The folder where it goes.")
+@click.option("--codec", type=click.Choice(list(CODECS)), default="compact", show_default=True, help="Both lossless.")
+@click.option("--force", is_flag=True, help="Overwrite another dataset.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")
+def import_(path: Path, layout: str, out: str, codec: str, force: bool, as_json: bool) -> None:
+    """Make shards of images and latents that others have made: in the folder or the tar archive PATH.
+
+    Images may come in any order. Type the same command again to go on after an interruption.
+    """
+    target = Storage(out)
+    with progress("importing") as done:
+        manifest = archives.bring_local(
+            path, layout, target, codec=codec, force=force, tell=lambda count: done(count, count + 1)
+        )
     say(target, manifest, as_json=as_json)
 
 

@@ -58,7 +58,28 @@ class Uniform:
         return {"kind": "uniform", "seed": self.seed, "split": self.split}
 
 
-SOURCES: Mapping[str, type[Source]] = MappingProxyType({"uniform": Uniform})
+@dataclass(frozen=True)
+class Imported:
+    """Latents that came with images which others made: how many of them each part has is all that is known."""
+
+    layout: str
+    origin: str
+
+    def __post_init__(self) -> None:
+        for name, value in (("layout", self.layout), ("origin", self.origin)):
+            if not isinstance(value, str) or not value.isprintable():
+                raise Impossible(f"{name} {value!r}: give a line of text")
+
+    def __call__(self, start: int, n: int) -> Float32s:  # noqa: ARG002
+        """There is no rule by which the latents could be had again."""
+        raise Impossible(f"latents imported from {self.origin} follow from nothing but their file")
+
+    def describe(self) -> dict[str, Any]:
+        """Where the latents are from."""
+        return {"kind": "imported", "layout": self.layout, "origin": self.origin}
+
+
+SOURCES: Mapping[str, type[Source]] = MappingProxyType({"uniform": Uniform, "imported": Imported})
 """The sources of latents by the kind that dataset.json gives."""
 
 
@@ -71,7 +92,7 @@ def source_of(described: Mapping[str, Any]) -> Source:
     return SOURCES[kind](**given)
 
 
-def describe_latents() -> list[dict[str, Any]]:
+def describe_latents() -> list[Mapping[str, Any]]:
     """The latents as they stand in dataset.json."""
     return [asdict(latent) for latent in latents.LATENTS]
 

@@ -119,9 +119,9 @@ NOTHING: Sums = (0,) * 6
 # The journal: a file that only grows, of records that check themselves. Whatever stops its writer, the records that
 # are whole stay; the rest of the shard is rendered by whoever opens the journal next.
 
-RECORD = struct.Struct("<cII")  # kind, bytes that follow, crc32 of these
+RECORD = struct.Struct("<cII")  # kind, bytes that follow, crc32 of both
 KEY, BEGIN, FAIL, ROW = b"K", b"B", b"F", b"R"
-SUMS = struct.Struct("<6q")
+HEAD = struct.Struct("<I6q")  # the number of the row, and its sums
 
 
 class Journal:
@@ -129,9 +129,9 @@ class Journal:
 
     def __init__(self, path: Path, key: bytes, width: int) -> None:
         """Open or make the journal of `width` columns; what was written under another key is thrown away."""
-        self._path, self._sizes = path, struct.Struct(f"<{width}I")
+        self.path, self._sizes = path, struct.Struct(f"<{width}I")
         self._file = self._opened()
-        self._rows: list[tuple[int, tuple[int, ...]]] = []
+        self._rows: dict[int, tuple[int, tuple[int, ...]]] = {}
         self.sums = NOTHING
         self.begun: dict[bytes, int] = {}
         """Who began the next row how often."""
@@ -144,9 +144,9 @@ class Journal:
     def _opened(self) -> int:
         """The journal, locked: a writer that was given up may not have died yet, or may remove it right now."""
         while True:
-            number = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
+            number = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
             fcntl.flock(number, fcntl.LOCK_EX)
-            if self._path.exists() and os.path.samestat(os.fstat(number), self._path.stat()):
+            if self.path.exists() and os.path.samestat(os.fstat(number), self.path.stat()):
                 return number
             os.close(number)
 
@@ -154,6 +154,10 @@ class Journal:
         return self
 
     def __exit__(self, _: type[BaseException] | None, __: BaseException | None, ___: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the file."""
         os.close(self._file)
 
     def __len__(self) -> int:
@@ -165,7 +169,7 @@ class Journal:
         while place + RECORD.size <= size:
             kind, length, checksum = RECORD.unpack(os.pread(self._file, RECORD.size, place))
             data = os.pread(self._file, length, place + RECORD.size)
-            if len(data) < length or zlib.crc32(data) != checksum or (place == 0) != (kind == KEY):
+            if len(data) < length or zlib.crc32(kind + data) != checksum or (place == 0) != (kind == KEY):
                 break
             if kind == KEY and data != key:
                 return 0
@@ -175,8 +179,8 @@ class Journal:
 
     def _append(self, kind: bytes, data: bytes) -> None:
         place = os.fstat(self._file).st_size
-        record = RECORD.pack(kind, len(data), zlib.crc32(data)) + data
-        with naming(self._path):
+        record = RECORD.pack(kind, len(data), zlib.crc32(kind + data)) + data
+        with naming(self.path):
             while record:
                 record = record[os.write(self._file, record) :]
         self._note(kind, data, place + RECORD.size)
@@ -188,8 +192,9 @@ class Journal:
             self.failure = data.decode(errors="replace")
         elif kind == ROW:
             self.begun.clear()
-            self.sums = add(self.sums, SUMS.unpack_from(data))
-            self._rows.append((place + SUMS.size + self._sizes.size, self._sizes.unpack_from(data, SUMS.size)))
+            row, *sums = HEAD.unpack_from(data)
+            self.sums = add(self.sums, tuple(sums))
+            self._rows[row] = place + HEAD.size + self._sizes.size, self._sizes.unpack_from(data, HEAD.size)
 
     def begin(self, who: bytes) -> None:
         """Say that the next row is being rendered."""
@@ -199,17 +204,28 @@ class Journal:
         """Say why the next row could not be rendered."""
         self._append(FAIL, why.encode(errors="replace"))
 
-    def add(self, row: list[bytes], sums: Sums) -> None:
+    def __contains__(self, row: int) -> bool:
+        return row in self._rows
+
+    def add(self, row: int, encoded: list[bytes], sums: Sums) -> None:
         """Keep a row: its encoded columns."""
-        self._append(ROW, b"".join([SUMS.pack(*sums), self._sizes.pack(*map(len, row)), *row]))
+        self._append(ROW, b"".join([HEAD.pack(row, *sums), self._sizes.pack(*map(len, encoded)), *encoded]))
+
+    def row(self, row: int) -> tuple[list[bytes], Sums]:
+        """The encoded columns of a row, and its sums."""
+        place, sizes = self._rows[row]
+        starts = [place + sum(sizes[:i]) for i in range(len(sizes))]
+        head = os.pread(self._file, HEAD.size, place - self._sizes.size - HEAD.size)
+        encoded = [os.pread(self._file, size, start) for size, start in zip(sizes, starts, strict=True)]
+        return encoded, HEAD.unpack(head)[1:]
 
     def sizes(self, column: int) -> list[int]:
         """How many bytes each row of a column takes."""
-        return [sizes[column] for _, sizes in self._rows]
+        return [sizes[column] for _, (_, sizes) in sorted(self._rows.items())]
 
     def column(self, column: int) -> Iterator[bytes]:
         """The encoded rows of a column."""
-        for place, sizes in self._rows:
+        for _, (place, sizes) in sorted(self._rows.items()):
             yield os.pread(self._file, sizes[column], place + sum(sizes[:column]))
 
 

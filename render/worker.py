@@ -162,7 +162,7 @@ class Worker:
                 why = " ".join(f"{type(error).__name__}: {error}".split())
                 journal.fail(why)
                 raise RuntimeError(f"image {span.start + row}: {why}") from None
-            journal.add(encoded, sums)
+            journal.add(row, encoded, sums)
             self._rendered += 1
             now = time.monotonic()
             self._seconds.append(now - start)

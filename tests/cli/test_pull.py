@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import signal
 import subprocess
@@ -10,13 +11,16 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from ident.render.dataset import Dataset
 from ident.render.manifest import Manifest
 from ident.render.storage import Storage
 from tests.conftest import Run
 from tests.render.engines import RECIPE
-from tests.render.test_dataset import paint
+from tests.render.test_dataset import WANTED, N, paint
+from tests.render.test_importing import FILES, RAW, tar
 from tests.servers import serving
 
 
@@ -67,7 +71,7 @@ def test_killed_at_half_and_continued(painted: Path, ident: Run, tmp_path: Path)
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("pull", "nowhere"), "nowhere: no dataset there, dataset.json is missing"),
+        (("pull", "./nowhere"), "nowhere: no dataset there, dataset.json is missing"),
         (("pull", "http://127.0.0.1:9/d"), "127.0.0.1:9/d/dataset.json: "),
         (("pull", "foo://bar"), "nobody knows foo://"),
         (("push", "nowhere", "there"), "nowhere: no dataset there"),
@@ -80,3 +84,68 @@ def test_what_cannot_be(ident: Run, arguments: tuple[str, ...], said: str, tmp_p
     assert said in done.stderr
     assert done.stderr.count("\n") == 1
     assert not (tmp_path / "data").exists()
+
+
+def stand_in(folder: Path) -> None:
+    """Zenodo's record of 3DIdent, with small archives."""
+    (folder / "records").mkdir()
+    files = []
+    for name in ("3dident_train.tar", "3dident_test.tar"):
+        data = tar(FILES).getvalue()
+        (folder / name).write_bytes(data)
+        sum_ = hashlib.md5(data).hexdigest()
+        files.append({"key": name, "checksum": f"md5:{sum_}", "size": len(data), "links": {"self": f"URL/{name}"}})
+    (folder / "records" / "4502485").write_text(json.dumps({"files": files}))
+
+
+def test_the_published_dataset_by_its_name(ident: Run, tmp_path: Path) -> None:
+    (tmp_path / "zenodo").mkdir()
+    stand_in(tmp_path / "zenodo")
+    with serving(tmp_path / "zenodo") as moods:
+        moods.changed = lambda path, data: data.replace(b"URL", moods.url.encode()) if "records" in path else data
+        moods.cut = 0.3
+        done = ident("pull", "3dident", "--zenodo", moods.url)
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.splitlines() == [
+            "data/3dident/dataset.json: 20 images, 0.0 MB", "data/3dident-test/dataset.json: 20 images, 0.0 MB",
+        ]  # fmt: skip
+        for folder in ("data/3dident", "data/3dident-test"):
+            assert ident("verify", folder).returncode == 0
+            said = ident("info", folder).stdout
+            assert "elsewhere, how is not known" in said
+            assert "layout 3dident, origin zenodo:4502485/3dident_t" in said
+            assert np.array_equal(Dataset(tmp_path / folder).latents, RAW)
+        asked = len(moods.asked)
+        assert ident("pull", "3dident", "--zenodo", moods.url).returncode == 0
+        assert len([path for path, _ in moods.asked[asked:] if path.endswith(".tar")]) == 0
+        moods.cut, archive = 0.0, tmp_path / "zenodo" / "3dident_test.tar"
+        archive.write_bytes(archive.read_bytes()[:-1] + b"x")
+        done = ident("pull", "3dident", "--zenodo", moods.url, "--out", "other")
+        assert done.returncode == 1
+        assert "3dident_test.tar: arrived damaged, its md5 is" in done.stderr
+        assert not (tmp_path / "other-test" / "dataset.json").exists()
+        done = ident("pull", f"{moods.url}/3dident_train.tar")
+        assert "data/3dident_train/dataset.json: 20 images" in done.stdout
+    done = ident("import", "zenodo/3dident_train.tar", "--from", "3dident", "--out", "imported", "--codec", "fast")
+    assert done.returncode == 0, done.stderr
+    assert np.array_equal(Dataset(tmp_path / "imported").images(range(N)), WANTED)
+
+
+def test_names_that_nobody_knows(ident: Run) -> None:
+    assert ident("pull", "--list").stdout.startswith("3dident: zenodo:4502485, 3dident_train.tar")
+    for arguments, said in (
+        (("3dindent",), "3dindent: did you mean 3dident?"),
+        (("xyz",), "xyz: the names are 3dident, causal3dident"),
+        ((), "SOURCE is missing"),
+        (("zenodo:abc",), "zenodo:abc: give the number of a record"),
+    ):
+        done = ident("pull", *arguments)
+        assert done.returncode == 2
+        assert said in done.stderr
+
+
+def test_an_archive_in_no_known_layout(ident: Run, tmp_path: Path) -> None:
+    (tmp_path / "a.tar").write_bytes(tar({"x/y.txt": b"1", "z.png": b"2"}).getvalue())
+    done = ident("pull", "./a.tar", "--out", "d")
+    assert done.returncode == 2
+    assert "a.tar: in none of the layouts 3dident, causal3dident; found x/y.txt, z.png" in done.stderr

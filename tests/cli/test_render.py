@@ -109,7 +109,8 @@ def test_a_dry_run_says_what_it_would_take_and_leaves_nothing(ident: Run, tmp_pa
         (("--out", "foo://bar"), "nobody knows foo://; give a folder"),
         (("--out", "/proc/nowhere"), "/proc/nowhere"),
         (("--ray-address", "127.0.0.1:9"), "--ray-address 127.0.0.1:9: nobody answers there"),
-        (("--n", 10**12), "images take about .* GB, and .* GB are free there"),
+        (("--n", 10**12), "more than 100000 files; give a larger --shard-size"),
+        (("--n", 10**8), "images take about .* GB, and .* GB are free there"),
     ],
 )
 def test_what_cannot_be(ident: Run, arguments: tuple[object, ...], said: str) -> None:

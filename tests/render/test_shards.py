@@ -11,7 +11,7 @@ import h5py
 import hdf5plugin  # noqa: F401, registers HDF5's zstd filter
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from PIL import Image
 
@@ -35,7 +35,7 @@ def fill(journal: Journal, codec: str, rows: range) -> None:
     kept = columns(SIZE, codec, ("mask", "depth", "normal"))
     for i in rows:
         journal.begin(ME)
-        journal.add([column.encode(PASSES[name][i]) for name, column in kept.items()], shards.sums(IMAGES[i]))
+        journal.add(i, [column.encode(PASSES[name][i]) for name, column in kept.items()], shards.sums(IMAGES[i]))
 
 
 def make(path: Path, codec: str) -> Path:
@@ -100,6 +100,7 @@ def test_a_journal_goes_on_after_any_cut(tmp_path: Path) -> None:
 
 
 @given(st.integers(0, 10**9), st.integers(1, 255))
+@example(52, 1)  # the kind of a record
 def test_a_journal_believes_no_flipped_byte(tmp_path_factory: pytest.TempPathFactory, place: int, flip: int) -> None:
     path = tmp_path_factory.mktemp("journal") / "j.part"
     with Journal(path, KEY, 4) as journal:

@@ -1,0 +1,212 @@
+"""What others have made, brought into shards: images in any order, from a folder or an archive that streams by.
+
+Every image is decoded, checked, encoded anew and kept in a journal; when all are there and the archive's own checksum
+holds, shards are made of these, and each journal goes with its last row. So there is never a second copy of more than
+a shard, and an interrupted import does not encode an image twice.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import warnings
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import asdict
+from io import BytesIO
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+from ident.render import shards
+from ident.render.cluster import cores
+from ident.render.errors import Failed, Impossible
+from ident.render.latents import Float32s
+from ident.render.layouts.trees import Item, Latents, Picture
+from ident.render.manifest import MANIFEST, Imported, Manifest, Record, describe_latents
+from ident.render.settings import SIZES
+from ident.render.shards import Array, Column, Journal, Sums
+from ident.render.storage import Storage, sha256, write
+
+SHARD_SIZE = 1000
+FORMATS = ("png", "webp", "jpeg")
+
+Encoded = tuple[bytes, Sums]
+
+
+def decode(data: bytes, where: str) -> Array:
+    """The pixels (H, W, 3) of an image file, if it is one that a dataset may hold."""
+    try:
+        with warnings.catch_warnings(action="error"), Image.open(BytesIO(data), formats=FORMATS) as image:
+            if image.width != image.height or image.width not in SIZES:
+                raise Failed(f"{where}: {image.width} x {image.height} pixels, not a square of {SIZES.start} or more")
+            return np.asarray(image.convert("RGB"))
+    except Failed:
+        raise
+    except Exception as error:  # Pillow raises half a dozen kinds on a damaged file
+        raise Failed(f"{where}: not an image ({error})") from error
+
+
+class Import:
+    """One import into a folder: the journals of what has come, and the shards that are made of them."""
+
+    def __init__(self, out: Storage, source: Imported, codec: str) -> None:
+        if out.folder is None:
+            raise Impossible(f"{out}: give a folder on this machine; `ident push` brings it elsewhere then")
+        self._out, self._source, self._codec, self._folder = out, source, codec, out.folder
+        self._parts = out.folder / ".parts"
+        self._key = hashlib.sha256(json.dumps([source.describe(), codec]).encode()).digest()
+        self._raw: dict[int, Float32s] = {}
+        self._seen: dict[int, set[int]] = {}
+        self._journals: dict[tuple[int, int], Journal] = {}
+        self._column: Column | None = None
+        self._records = dict[int, Record]()
+        self._ends = list[int]()
+
+    def run(self, items: Iterable[Item], check: Callable[[], object], tell: Callable[[int], object]) -> Manifest:
+        """Take in all items, and make shards of them once `check` finds nothing wrong with where they came from."""
+        self._parts.mkdir(exist_ok=True)
+        self._resume()
+        try:
+            self._take_in(items, tell)
+            check()
+            self._lay_out()
+            manifest = self._make_shards()
+        finally:
+            for journal in self._journals.values():
+                journal.close()
+        self._out.write(MANIFEST, manifest.to_json().encode())
+        shutil.rmtree(self._parts)
+        return manifest
+
+    def _resume(self) -> None:
+        """Take up the shards that an earlier run made of its journals."""
+        try:
+            made = json.loads((self._parts / "import.json").read_text())
+            if bytes.fromhex(made["key"]) == self._key:
+                self._ends = list(map(int, made["ends"]))
+                self._records = {int(number): Record(**record) for number, record in made["records"].items()}
+        except (OSError, ValueError, TypeError, KeyError):
+            pass
+
+    def _note(self) -> None:
+        records = {number: asdict(record) for number, record in self._records.items()}
+        made = {"key": self._key.hex(), "ends": self._ends, "records": records}
+        write(self._parts / "import.json", json.dumps(made).encode())
+
+    def _take_in(self, items: Iterable[Item], tell: Callable[[int], object]) -> None:
+        waiting = deque[tuple[Picture, Future[Encoded]]]()
+        count = 0
+        with ThreadPoolExecutor(cores()) as pool:
+            for item in items:
+                if isinstance(item, Latents):
+                    if item.part in self._raw:
+                        raise Failed(f"{self._source.origin}: raw latents of part {item.part} are there twice")
+                    self._raw[item.part] = item.raw
+                    continue
+                if item.number in self._seen.setdefault(item.part, set()):
+                    raise Failed(f"{self._source.origin}: {item.name} is there twice")
+                self._seen[item.part].add(item.number)
+                first = self._column is None
+                if first:
+                    size = len(decode(item.data, item.name))
+                    self._column = shards.columns(size, self._codec, ())["images"]
+                if not self._has(item):
+                    waiting.append((item, pool.submit(self._encode, item)))
+                if len(waiting) > 4 * cores():
+                    self._keep(*waiting.popleft())
+                count += 1
+                tell(count)
+            while waiting:
+                self._keep(*waiting.popleft())
+
+    def _encode(self, item: Picture) -> Encoded:
+        image, column = decode(item.data, item.name), self._column
+        assert column is not None
+        if image.shape != column.shape:
+            raise Failed(f"{item.name}: {image.shape[0]} pixels a side, the first image has {column.shape[0]}")
+        return column.encode(image), shards.sums(image)
+
+    def _journal(self, part: int, number: int) -> Journal:
+        block = part, number // SHARD_SIZE
+        if block not in self._journals:
+            self._journals[block] = Journal(self._parts / f"{block[0]}-{block[1]:05d}.part", self._key, 1)
+        return self._journals[block]
+
+    def _has(self, item: Picture) -> bool:
+        if item.part < len(self._ends) - 1 and (self._ends[item.part] + item.number) // SHARD_SIZE in self._records:
+            return True
+        return item.number % SHARD_SIZE in self._journal(item.part, item.number)
+
+    def _keep(self, item: Picture, encoded: Future[Encoded]) -> None:
+        data, sums = encoded.result()
+        self._journal(item.part, item.number).add(item.number % SHARD_SIZE, [data], sums)
+
+    def _lay_out(self) -> None:
+        """Where each part begins among all rows; an error if an image or its latents are missing."""
+        where = self._source.origin
+        if not self._raw or sorted(self._raw) != list(range(len(self._raw))):
+            raise Failed(f"{where}: raw latents of parts {sorted(self._raw)}, they should be numbered from 0 on")
+        for part, raw in self._raw.items():
+            seen = self._seen.get(part, set())
+            if seen != set(range(len(raw))):
+                missing = sorted(set(range(len(raw))) - seen)[:3] or sorted(seen - set(range(len(raw))))[:3]
+                raise Failed(f"{where}: {len(raw)} latents and {len(seen)} images, look at image {missing[0]}")
+        if set(self._seen) != set(self._raw):
+            raise Failed(f"{where}: images of parts {sorted(self._seen)}, latents of parts {sorted(self._raw)}")
+        ends = np.cumsum([0, *(len(self._raw[part]) for part in sorted(self._raw))]).tolist()
+        if self._ends not in ([], ends):
+            raise Failed(f"{where}: has changed since the import was begun; give --force to begin it anew")
+        self._ends = ends
+
+    def _rows(self, start: int, n: int) -> Iterator[tuple[int, Journal, int]]:
+        """Of each row of a shard its number there, and where it is kept."""
+        for row in range(n):
+            part = int(np.searchsorted(self._ends, start + row, side="right")) - 1
+            number = start + row - self._ends[part]
+            yield row, self._journal(part, number), number % SHARD_SIZE
+
+    def _make_shards(self) -> Manifest:
+        assert self._column is not None
+        manifest = Manifest(
+            n=self._ends[-1],
+            size=self._column.shape[0],
+            codec=self._codec,
+            passes=[],
+            shard_size=SHARD_SIZE,
+            source=self._source.describe(),
+            render=None,
+            latents=describe_latents(),
+            shards=self._records,
+        )
+        raw = np.concatenate([self._raw[part] for part in sorted(self._raw)])
+        kept: Mapping[str, Column] = {"images": self._column}
+        for number in range(manifest.count):
+            if number in self._records:
+                continue
+            span, gathered = manifest.span(number), self._parts / f"{number:05d}.rows"
+            gathered.unlink(missing_ok=True)
+            with Journal(gathered, self._key, 1) as journal:
+                for row, source, at in self._rows(span.start, span.n):
+                    journal.add(row, *source.row(at))
+                part = gathered.with_suffix(".h5")
+                shards.write(part, span, raw[span.start :][: span.n], kept, journal, json.dumps(manifest.recipe()))
+                record = Record(span.start, span.n, part.stat().st_size, sha256(part), journal.sums)
+                self._out.take(part, span.file)
+            self._records[number] = record
+            self._note()
+            gathered.unlink()
+            self._forget(span.start + span.n)
+        return manifest
+
+    def _forget(self, end: int) -> None:
+        """Remove the journals of which every row is in a shard."""
+        for (part, block), journal in list(self._journals.items()):
+            last = min(self._ends[part] + (block + 1) * SHARD_SIZE, self._ends[part + 1])
+            if last <= end:
+                journal.close()
+                Path(journal.path).unlink()
+                del self._journals[part, block]

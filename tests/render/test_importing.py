@@ -1,0 +1,200 @@
+"""Images in any order, from folders and archives: nothing lost, nothing twice, nothing wrong accepted."""
+
+from __future__ import annotations
+
+import io
+import random
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from ident.render import importing
+from ident.render.dataset import Dataset
+from ident.render.errors import Failed, Impossible
+from ident.render.importing import Import
+from ident.render.layouts import causal3dident, threedident
+from ident.render.layouts.trees import Item, files_of_archive, files_of_folder, items
+from ident.render.manifest import Imported, Manifest
+from ident.render.storage import Storage
+from ident.render.verify import verify
+from tests.render.engines import RECIPE
+from tests.render.test_dataset import WANTED, N
+
+RAW = RECIPE.source(0, N)
+
+
+def png(image: np.ndarray) -> bytes:  # type: ignore[type-arg]
+    file = io.BytesIO()
+    Image.fromarray(image).save(file, "png")
+    return file.getvalue()
+
+
+def npy(array: np.ndarray) -> bytes:  # type: ignore[type-arg]
+    file = io.BytesIO()
+    np.save(file, array)
+    return file.getvalue()
+
+
+FILES = {
+    **{f"train/images/{i:02d}.png": png(image) for i, image in enumerate(WANTED)},
+    "train/raw_latents.npy": npy(RAW),
+    "train/latents.npy": npy(RAW * 3),
+    "readme.txt": b"hello",
+}
+CAUSAL = {
+    **{f"images_{k}/{i:02d}.png": png(WANTED[10 * k + i]) for k in range(2) for i in range(10)},
+    **{f"raw_latents_{k}.npy": npy(RAW[10 * k : 10 * k + 10]) for k in range(2)},
+}
+
+
+def tar(files: dict[str, bytes], mode: str = "w") -> io.BytesIO:
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode=mode) as archive:  # type: ignore[call-overload]
+        for name, data in files.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(data)
+            archive.addfile(member, io.BytesIO(data))
+    out.seek(0)
+    return out
+
+
+def shuffled(files: dict[str, bytes]) -> dict[str, bytes]:
+    names = list(files)
+    random.Random(0).shuffle(names)
+    return {name: files[name] for name in names}
+
+
+def bring(found: Iterator[Item], out: Path, layout: str = "3dident", codec: str = "compact") -> Manifest:
+    (out / "shards").mkdir(parents=True, exist_ok=True)
+    made = Import(Storage(str(out)), Imported(layout, "here"), codec)
+    return made.run(found, lambda: None, lambda _: None)
+
+
+def of_tar(files: dict[str, bytes], mode: str = "w") -> Iterator[Item]:
+    return items(files_of_archive(tar(files, mode), "a.tar"), threedident.PATTERN, "a.tar")
+
+
+@pytest.fixture(autouse=True)
+def small_shards(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importing, "SHARD_SIZE", 8)
+
+
+@pytest.mark.parametrize("mode", ["w", "w:gz"])
+@pytest.mark.parametrize("codec", ["compact", "fast"])
+def test_an_archive_in_any_order(tmp_path: Path, mode: str, codec: str) -> None:
+    manifest = bring(of_tar(shuffled(FILES), mode), tmp_path / "d", codec=codec)
+    assert (manifest.n, manifest.count, manifest.render) == (N, 3, None)
+    data = Dataset(tmp_path / "d")
+    assert np.array_equal(data.images(range(N)), WANTED)
+    assert np.array_equal(data.latents, RAW)
+    assert verify(str(tmp_path / "d"), done=lambda *_: None).wrong == ()
+    with pytest.raises(Impossible, match="does not say how the images were rendered"):
+        verify(str(tmp_path / "d"), rerender=1, done=lambda *_: None)
+    assert sorted(path.name for path in (tmp_path / "d").iterdir()) == ["dataset.json", "shards"]
+
+
+def test_a_folder(tmp_path: Path) -> None:
+    for name, data in FILES.items():
+        (tmp_path / "in" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "in" / name).write_bytes(data)
+    bring(items(files_of_folder(tmp_path / "in"), threedident.PATTERN, "in"), tmp_path / "d")
+    assert np.array_equal(Dataset(tmp_path / "d").images(range(N)), WANTED)
+
+
+def test_parts_follow_each_other(tmp_path: Path) -> None:
+    found = items(files_of_archive(tar(shuffled(CAUSAL)), "a.tar"), causal3dident.PATTERN, "a.tar")
+    bring(found, tmp_path / "d", "causal3dident")
+    assert np.array_equal(Dataset(tmp_path / "d").images(range(N)), WANTED)
+    assert np.array_equal(Dataset(tmp_path / "d").latents, RAW)
+
+
+def stopped_after(count: int, found: Iterator[Item]) -> Iterator[Item]:
+    for i, item in enumerate(found):
+        if i == count:
+            raise KeyboardInterrupt
+        yield item
+
+
+def test_an_import_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        bring(stopped_after(18, of_tar(FILES)), tmp_path / "d")
+    decoded, taken = list[str](), list[str]()
+    decode, take = importing.decode, Storage.take
+
+    def counted(data: bytes, where: str) -> object:
+        decoded.append(where)
+        return decode(data, where)
+
+    def stopped(self: Storage, part: Path, name: str) -> None:
+        if len(taken) == 2:
+            raise KeyboardInterrupt
+        taken.append(name)
+        take(self, part, name)
+
+    monkeypatch.setattr(importing, "decode", counted)
+    monkeypatch.setattr(Storage, "take", stopped)
+    with pytest.raises(KeyboardInterrupt):  # two shards are there already
+        bring(of_tar(FILES), tmp_path / "d")
+    assert 3 <= len(decoded) <= 12
+    assert taken == ["shards/00000.h5", "shards/00001.h5"]
+    decoded.clear()
+    monkeypatch.setattr(Storage, "take", take)
+    bring(of_tar(FILES), tmp_path / "d")
+    assert len(decoded) == 1  # which says how large images are
+    assert np.array_equal(Dataset(tmp_path / "d").images(range(N)), WANTED)
+    assert np.array_equal(Dataset(tmp_path / "d").latents, RAW)
+
+
+def lacking(name: str) -> dict[str, bytes]:
+    return {other: data for other, data in FILES.items() if other != name}
+
+
+WRONG = {
+    "20 latents and 19 images, look at image 7": lacking("train/images/07.png"),
+    "20 latents and 21 images, look at image 20": FILES | {"train/images/20.png": png(WANTED[0])},
+    "raw latents of parts": lacking("train/raw_latents.npy"),
+    r"images/03\.png: not an image": FILES | {"train/images/03.png": b"junk"},
+    r"images/03\.png: not an image \(.*": FILES | {"train/images/03.png": FILES["train/images/03.png"][:-20]},
+    "32 pixels a side, the first image has 16": FILES | {"train/images/03.png": png(np.zeros((32, 32, 3), np.uint8))},
+    "16 x 8 pixels, not a square": FILES | {"train/images/03.png": png(np.zeros((8, 16, 3), np.uint8))},
+    r"raw_latents\.npy: not a \.npy file": FILES | {"train/raw_latents.npy": b"\x93NUMPY junk"},
+    r"raw_latents\.npy: the shape is": FILES | {"train/raw_latents.npy": npy(RAW[:, :9])},
+    "is 3.0, not in": FILES | {"train/raw_latents.npy": npy(RAW * 0 + 3)},
+    r"Object arrays cannot be loaded": FILES | {"train/raw_latents.npy": npy(np.array([{}]))},
+    "the member '../etc/passwd' is a link, or lies outside": FILES | {"../etc/passwd": b""},
+    "the member '/etc/passwd' is a link, or lies outside": FILES | {"/etc/passwd": b""},
+}
+
+
+@pytest.mark.parametrize("said", WRONG)
+def test_what_is_wrong_is_named(tmp_path: Path, said: str) -> None:
+    with pytest.raises(Failed, match=said):
+        bring(of_tar(WRONG[said]), tmp_path / "d")
+    assert not (tmp_path / "d" / "dataset.json").exists()
+    bring(of_tar(FILES), tmp_path / "d")
+    assert np.array_equal(Dataset(tmp_path / "d").images(range(N)), WANTED)
+
+
+def test_links_and_cut_archives() -> None:
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w") as archive:
+        member = tarfile.TarInfo("images/0.png")
+        member.type, member.linkname = tarfile.SYMTYPE, "/etc/passwd"
+        archive.addfile(member)
+    out.seek(0)
+    with pytest.raises(Failed, match=r"'images/0\.png' is a link"):
+        list(items(files_of_archive(out, "a.tar"), threedident.PATTERN, "a.tar"))
+    whole = tar(FILES, "w:gz").getvalue()
+    for data in (whole[: len(whole) // 2], b"junk" * 1000, b""):
+        with pytest.raises(Failed, match=r"a\.tar: not a whole tar archive"):
+            list(items(files_of_archive(io.BytesIO(data), "a.tar"), threedident.PATTERN, "a.tar"))
+
+
+def test_two_sets_are_not_mixed() -> None:
+    both = FILES | {"test/raw_latents.npy": npy(RAW)}
+    with pytest.raises(Impossible, match="holds more than one set, train/ and test/: give one of them"):
+        list(of_tar(both))
