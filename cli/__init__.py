@@ -13,7 +13,7 @@ import click
 
 from ident.cli.doctor import doctor
 from ident.cli.info import info
-from ident.cli.pull import import_, pull, push
+from ident.cli.pull import export, import_, pull, push
 from ident.cli.render import render
 from ident.cli.show import show
 from ident.cli.verify import verify
@@ -27,7 +27,7 @@ def ident(debug: bool) -> None:
     """The 3DIdent benchmark: render the scenes, and look at them."""
 
 
-for command in (render, pull, push, import_, verify, info, show, doctor):
+for command in (render, pull, push, import_, export, verify, info, show, doctor):
     ident.add_command(command)
 
 

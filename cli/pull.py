@@ -1,4 +1,4 @@
-"""`ident pull`, `push` and `import`: bring a dataset here, or elsewhere, or into shards."""
+"""`ident pull`, `push`, `import` and `export`: datasets here and elsewhere, from and to what others use."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ import click
 from ident.cli.progress import in_bytes, progress
 from ident.render import archives, transfer
 from ident.render.codecs import CODECS
+from ident.render.dataset import Dataset
 from ident.render.errors import Impossible
+from ident.render.exporting import Export
 from ident.render.layouts import LAYOUTS
 from ident.render.manifest import MANIFEST, Manifest
 from ident.render.storage import Storage
@@ -122,3 +124,21 @@ def push(data: str, dest: str, force: bool, as_json: bool) -> None:
     with progress("bringing", in_bytes) as done:
         manifest = transfer.push(Storage(data), target, force=force, tell=done)
     say(target, manifest, as_json=as_json)
+
+
+@click.command()
+@click.argument("data")
+@click.option("--to", "layout", type=click.Choice(list(LAYOUTS)), required=True, help="The layout that it shall be in.")
+@click.option("--out", required=True, help="The folder where it goes, like published/train.")
+@click.option("--force", is_flag=True, help="Overwrite what is there.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")
+def export(data: str, layout: str, out: str, force: bool, as_json: bool) -> None:
+    """Write the images and latents of DATA, a folder or a URL, in a layout that other people's readers expect.
+
+    Every image is read again and compared. The latents come last, so that no reader finds half of a dataset. Type the
+    same command again to go on after an interruption.
+    """
+    dataset = Dataset(data)
+    with progress("exporting") as done:
+        Export(dataset, LAYOUTS[layout], Path(out)).run(force=force, tell=done)
+    click.echo(json.dumps({"out": out, "images": len(dataset)}) if as_json else f"{out}: {len(dataset)} images")

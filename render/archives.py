@@ -18,8 +18,8 @@ from ident.render.importing import Import
 from ident.render.layouts import LAYOUTS
 from ident.render.layouts.trees import File, detect, files_of_archive, files_of_folder, items
 from ident.render.manifest import Imported, Manifest
-from ident.render.plan import SPARE, clear, free_bytes, shard_files, tidy
-from ident.render.storage import Storage, lock, make_folder
+from ident.render.plan import clear, shard_files, tidy
+from ident.render.storage import SPARE, Storage, free_bytes, lock, make_folder
 from ident.render.worker import LOCK
 
 ZENODO = "https://zenodo.org/api"

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 from ident.render import gallery
@@ -18,10 +16,9 @@ from ident.render.codecs import CODECS
 from ident.render.errors import Failed, Impossible
 from ident.render.manifest import MANIFEST, MOST_SHARDS, Manifest, Recipe, Record
 from ident.render.settings import Settings
-from ident.render.storage import PART, Storage
+from ident.render.storage import PART, SPARE, Storage, free_bytes
 from ident.render.worker import Renders, blender
 
-SPARE = 50_000_000  # bytes that a disk shall still have free at the end
 PASS_BYTES = {"mask": 0.05, "depth": 1.5, "normal": 3.0}
 """About how many bytes a pixel of a pass takes."""
 
@@ -155,12 +152,6 @@ def check_disk(plan: Plan, missing: int) -> None:
             f"{plan.out}: {missing} images take about {needed / 1e9:.2f} GB, and {SPARE / 1e9:.2f} GB shall stay free; "
             f"{free / 1e9:.2f} GB are free there: give another --out or a smaller --n"
         )
-
-
-def free_bytes(folder: Path) -> int:
-    """How much is free on the disk where the folder is or will be."""
-    path = folder.absolute()
-    return shutil.disk_usage(next(place for place in (path, *path.parents) if place.exists())).free
 
 
 @dataclass(frozen=True)

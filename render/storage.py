@@ -28,6 +28,7 @@ T = TypeVar("T")
 PART = ".ident-"
 """How the names of files begin that are not whole yet."""
 
+SPARE = 50_000_000  # bytes that a disk shall still have free at the end
 LASTING = (FileNotFoundError, PermissionError)
 """What a remote storage says that no second attempt would change."""
 
@@ -94,6 +95,12 @@ def make_folder(path: Path, instead: str = "give another --out") -> None:
         raise Impossible(f"{path}: cannot be made ({error.strerror}); {instead}") from error
     if not os.access(path, os.W_OK | os.X_OK):
         raise Impossible(f"{path}: you may not write there; {instead}")
+
+
+def free_bytes(folder: Path) -> int:
+    """How much is free on the disk where the folder is or will be."""
+    path = folder.absolute()
+    return shutil.disk_usage(next(place for place in (path, *path.parents) if place.exists())).free
 
 
 def sha256(path: Path) -> str:

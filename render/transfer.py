@@ -15,8 +15,8 @@ from threading import Event, Lock
 
 from ident.render.errors import Failed, Impossible
 from ident.render.manifest import MANIFEST, Manifest, Record
-from ident.render.plan import SPARE, clear, free_bytes, shard_files, tidy
-from ident.render.storage import Storage, cache_folder, lock, make_folder, naming
+from ident.render.plan import clear, shard_files, tidy
+from ident.render.storage import SPARE, Storage, cache_folder, free_bytes, lock, make_folder, naming
 from ident.render.worker import LOCK
 
 AT_ONCE = 4  # files on their way
