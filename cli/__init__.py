@@ -24,7 +24,7 @@ from ident.render.errors import Failed, Impossible
 @click.version_option(version("ident"), prog_name="ident")
 @click.option("--debug", is_flag=True, help="Show the traceback of an error. May stand anywhere.")
 def ident(debug: bool) -> None:
-    """The 3DIdent benchmark: render the scenes, and look at them."""
+    """The 3DIdent benchmark: render the scenes, look at them, and bring them from and to others."""
 
 
 for command in (render, pull, push, import_, export, verify, info, show, doctor):

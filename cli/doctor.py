@@ -134,9 +134,9 @@ def examine() -> dict[str, Finding]:
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as one JSON object.")
 @click.pass_context
 def doctor(context: click.Context, as_json: bool) -> None:
-    """Say what works on this machine, what does not, and what to type to mend it.
+    """Say what works on this machine.
 
-    Exit code 1 if something is broken; a GPU that is not there is not.
+    And what does not, and what to type to mend it. Exit code 1 if something is broken; a GPU that is not there is not.
     """
     findings = examine()
     if as_json:

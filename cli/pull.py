@@ -18,12 +18,14 @@ from ident.render.manifest import MANIFEST, Manifest
 from ident.render.storage import Storage
 
 
-def say(out: Storage, manifest: Manifest, *, as_json: bool) -> None:
-    """The result, in a line."""
+def say(made: list[tuple[Storage, Manifest]], *, as_json: bool) -> None:
+    """The results: one JSON object, or a line each."""
     if as_json:
-        click.echo(json.dumps({"out": out.url, "images": manifest.n, "bytes": manifest.disk}))
+        found = [{"out": out.url, "images": manifest.n, "bytes": manifest.disk} for out, manifest in made]
+        click.echo(json.dumps({"datasets": found}))
     else:
-        click.echo(f"{out.path(MANIFEST)}: {manifest.n} images, {in_bytes(manifest.disk)}")
+        for out, manifest in made:
+            click.echo(f"{out.path(MANIFEST)}: {manifest.n} images, {in_bytes(manifest.disk)}")
 
 
 @click.command()
@@ -69,18 +71,20 @@ def pull(
         )
     place = out if out is not None else f"data/{stem(source)}"
     if source in archives.NAMES or source.startswith("zenodo:") or source.endswith(archives.ENDINGS):
+        made = []
         for suffix, archive in archives.find(source, zenodo).items():
             target = Storage(f"{place}{suffix}")
             with progress(f"fetching {archive.url.rpartition('/')[2]}"[:40], in_bytes) as done:
                 manifest = archives.pull(archive, target, codec=codec, force=force, tell=done)
-            say(target, manifest, as_json=as_json)
+            made.append((target, manifest))
+        say(made, as_json=as_json)
         return
     if not any(mark in source for mark in ("/", ".")) and not Path(source).exists():
         raise Impossible(f"{source}: {archives.nearest(source)} A URL or a folder will do, too")
     target = Storage(place)
     with progress("fetching", in_bytes) as done:
         manifest = transfer.pull([Storage(source), *map(Storage, mirror)], target, force=force, tell=done)
-    say(target, manifest, as_json=as_json)
+    say([(target, manifest)], as_json=as_json)
 
 
 def stem(source: str) -> str:
@@ -97,16 +101,17 @@ def stem(source: str) -> str:
 @click.option("--force", is_flag=True, help="Overwrite another dataset.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")
 def import_(path: Path, layout: str, out: str, codec: str, force: bool, as_json: bool) -> None:
-    """Make shards of images and latents that others have made: in the folder or the tar archive PATH.
+    """Make shards of what others have made.
 
-    Images may come in any order. Type the same command again to go on after an interruption.
+    PATH is a folder or a tar archive with images and latents. Images may come in any order. Type the same command
+    again to go on after an interruption.
     """
     target = Storage(out)
     with progress("importing") as done:
         manifest = archives.bring_local(
             path, layout, target, codec=codec, force=force, tell=lambda count: done(count, count + 1)
         )
-    say(target, manifest, as_json=as_json)
+    say([(target, manifest)], as_json=as_json)
 
 
 @click.command()
@@ -115,15 +120,16 @@ def import_(path: Path, layout: str, out: str, codec: str, force: bool, as_json:
 @click.option("--force", is_flag=True, help="Overwrite another dataset.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")
 def push(data: str, dest: str, force: bool, as_json: bool) -> None:
-    """Bring a dataset elsewhere: from the folder DATA to DEST, a folder or a URL like s3://bucket/folder.
+    """Bring a dataset elsewhere.
 
-    The shards go first and dataset.json last, so that no reader sees half a dataset. Any static web server can serve
-    the folder, for `ident pull` and for the reader. Type the same command again to go on after an interruption.
+    DATA is a folder, DEST a folder or a URL like s3://bucket/folder. The shards go first and dataset.json last, so
+    that no reader sees half a dataset. Any static web server can serve the folder, for `ident pull` and for the
+    reader. Type the same command again to go on after an interruption.
     """
     target = Storage(dest)
     with progress("bringing", in_bytes) as done:
         manifest = transfer.push(Storage(data), target, force=force, tell=done)
-    say(target, manifest, as_json=as_json)
+    say([(target, manifest)], as_json=as_json)
 
 
 @click.command()
@@ -133,10 +139,10 @@ def push(data: str, dest: str, force: bool, as_json: bool) -> None:
 @click.option("--force", is_flag=True, help="Overwrite what is there.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")
 def export(data: str, layout: str, out: str, force: bool, as_json: bool) -> None:
-    """Write the images and latents of DATA, a folder or a URL, in a layout that other people's readers expect.
+    """Write a dataset as others' readers expect it.
 
-    Every image is read again and compared. The latents come last, so that no reader finds half of a dataset. Type the
-    same command again to go on after an interruption.
+    DATA is a folder or a URL. Every image is read again and compared. The latents come last, so that no reader finds
+    half of a dataset. Type the same command again to go on after an interruption.
     """
     dataset = Dataset(data)
     with progress("exporting") as done:

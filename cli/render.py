@@ -60,10 +60,11 @@ def render(
     force: bool,
     as_json: bool,
 ) -> None:
-    """Render a dataset: images of random scenes, and their latents.
+    """Render a dataset.
 
-    Type the same command again to go on after whatever stopped it: Ctrl-C, a crash, a lost machine. The images are
-    the same, byte for byte. With a larger --n it adds to what is there, which is incomplete until it is through.
+    It holds images of random scenes, and their latents. Type the same command again to go on after whatever stopped
+    it: Ctrl-C, a crash, a lost machine. The images are the same, byte for byte. With a larger --n it adds to what is
+    there, which is incomplete until it is through.
 
     \b
     ident render --n 250000 --gpus 4

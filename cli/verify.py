@@ -19,10 +19,11 @@ from ident.render import verify as verifying
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")
 @click.pass_context
 def verify(context: click.Context, data: str, rerender: int, seed: int, as_json: bool) -> None:
-    """Check a dataset: every checksum, the shape of everything, and that every image can be read.
+    """Check a dataset.
 
-    DATA is a folder or a URL. Exit code 1 if something is wrong, with a line for each fault on stderr. A damaged or
-    missing shard is rendered again by the command that made the dataset; delete it first, if it lies at a URL.
+    DATA is a folder or a URL: every checksum, the shape of everything, and that every image can be read. Exit code 1
+    if something is wrong, with a line for each fault on stderr. A damaged or missing shard is rendered again by the
+    command that made the dataset; delete it first, if it lies at a URL.
     """
     with progress("checking") as done:
         verdict = verifying.verify(data, rerender=rerender, seed=seed, done=done)

@@ -40,9 +40,8 @@ def test_push_and_pull(painted: Path, ident: Run, tmp_path: Path) -> None:
     assert "96 images" in done.stdout
     with serving(tmp_path / "served") as moods:
         done = ident("pull", f"{moods.url}/d", "--json")
-        assert json.loads(done.stdout) == {
-            "out": "data/d", "images": 96, "bytes": Manifest.read(Storage(str(painted / "d"))).disk,
-        }  # fmt: skip
+        size = Manifest.read(Storage(str(painted / "d"))).disk
+        assert json.loads(done.stdout) == {"datasets": [{"out": "data/d", "images": 96, "bytes": size}]}
         assert "fetching: " in done.stderr
         assert ident("verify", "data/d").returncode == 0
         assert "complete" in ident("info", f"{moods.url}/d").stdout
