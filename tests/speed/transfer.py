@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import subprocess
 import sys
@@ -20,7 +21,7 @@ from ident.render.storage import Storage, sha256
 from tests.render.engines import RECIPE
 
 SHARDS, SIZE = 64, 30_000_000  # bytes, as a shard of 1,000 images in `fast` has
-ROUNDS = 3
+ROUNDS = 5
 
 
 def make(folder: Path) -> Manifest:
@@ -72,12 +73,14 @@ def measure() -> Iterator[dict[str, Any]]:
                 check=True,
             )
             for i in range(ROUNDS):  # in turns, so that both see the same machine
+                os.sync()  # so that neither waits for what the other left to be written
                 start = time.monotonic()
                 by_curl(url, manifest, folder / f"curl{i}")
-                middle = time.monotonic()
+                taken["curl"].append(time.monotonic() - start)
+                os.sync()
+                start = time.monotonic()
                 transfer.pull([Storage(url)], Storage(f"{folder}/pull{i}"), force=False, tell=lambda *_: None)
-                taken["curl"].append(middle - start)
-                taken["pull"].append(time.monotonic() - middle)
+                taken["pull"].append(time.monotonic() - start)
                 for made in (f"curl{i}", f"pull{i}"):
                     subprocess.run(["rm", "-r", folder / made], check=True)
         finally:
