@@ -365,3 +365,16 @@ def test_an_s3_that_answers_500_now_and_then(s3: Moody, data: Path, ident: Run, 
     client.delete_object(Bucket="bucket", Key="d/shards/00001.h5")
     assert ident("render", "--n", 20, "--out", "s3://bucket/d", *SMALL).returncode == 0
     assert client.head_object(Bucket="bucket", Key="d/shards/00001.h5")["ContentLength"] > 1000
+
+
+def test_to_s3_and_back(s3: Moody, data: Path, ident: Run, tmp_path: Path) -> None:
+    s3.moody = True
+    done = ident("push", data, "s3://bucket/pushed")
+    assert done.returncode == 0, done.stderr
+    done = ident("pull", "s3://bucket/pushed", "--out", tmp_path / "pulled")
+    assert done.returncode == 0, done.stderr
+    assert s3.errors >= 2
+    assert sums(tmp_path / "pulled") == sums(data)
+    done = ident("push", data, "s3://no-such-bucket/pushed")
+    assert done.returncode == 2
+    assert "s3://no-such-bucket/pushed/" in done.stderr
