@@ -19,8 +19,7 @@ from ident.render.layouts import LAYOUTS
 from ident.render.layouts.trees import File, detect, files_of_archive, files_of_folder, items
 from ident.render.manifest import Imported, Manifest
 from ident.render.plan import clear, shard_files, tidy
-from ident.render.storage import SPARE, Storage, free_bytes, lock, make_folder
-from ident.render.worker import LOCK
+from ident.render.storage import LOCK, PARTS, Storage, check_room, lock, make_folder
 
 ZENODO = "https://zenodo.org/api"
 ENDINGS = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz")
@@ -156,23 +155,17 @@ def bring(
     layout: str | None = None,
 ) -> Manifest:
     """Bring files in a known layout into shards in a folder."""
-    if out.folder is None:
-        raise Impossible(f"{out}: give a folder on this machine; `ident push` brings it elsewhere then")
-    make_folder(out.folder / "shards")
-    with lock(out.folder / LOCK, f"{out}: another run is writing there"):
+    make_folder(out.here / "shards")
+    with lock(out.here / LOCK, f"{out}: another run is writing there"):
         tidy(out)
         if force:
             clear(out)
         there = existing(out)
         if there is not None and there.complete and there.source.get("origin") == origin and there.codec == codec:
             return there
-        if there is not None or (shard_files(out) and not (out.folder / ".parts" / "import.json").exists()):
+        if there is not None or (shard_files(out) and not (out.here / PARTS / "import.json").exists()):
             raise Impossible(f"{out}: holds something else: give --force to overwrite it, or another --out")
-        if size + SPARE > free_bytes(out.folder):
-            raise Impossible(
-                f"{out}: about {size / 1e9:.2f} GB are needed, {free_bytes(out.folder) / 1e9:.2f} GB are free there; "
-                "give another --out"
-            )
+        check_room(out.here, size, f"about {size / 1e9:.2f} GB are needed,")
         patterns = {name: module.PATTERN for name, module in LAYOUTS.items() if layout in (None, name)}
         found, files = detect(files, patterns, where)
         return Import(out, Imported(found, origin), codec).run(items(files, patterns[found], where), check, tell)

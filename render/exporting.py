@@ -7,7 +7,6 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from hashlib import sha256
-from io import BytesIO
 from pathlib import Path
 from types import ModuleType
 
@@ -21,7 +20,7 @@ from ident.render.errors import Failed, Impossible
 from ident.render.importing import decode
 from ident.render.latents import Float32s
 from ident.render.shards import Array
-from ident.render.storage import PART, SPARE, free_bytes, lock, make_folder, naming, write
+from ident.render.storage import LOCK, PART, check_room, lock, make_folder, naming, npy, write
 
 MARK = ".ident-export"
 PNG_BYTES = 0.6  # about, a pixel
@@ -45,7 +44,7 @@ class Export:
     def run(self, *, force: bool, tell: Tell) -> None:
         """Write what is not there, and read all of it."""
         make_folder(self.folder)
-        with lock(self.folder / ".lock", f"{self.folder}: another run is writing there"):
+        with lock(self.folder / LOCK, f"{self.folder}: another run is writing there"):
             self._check_target(force=force)
             write(self.folder / MARK, self.mark)
             n = len(self.data)
@@ -61,9 +60,7 @@ class Export:
                     waiting.popleft().result()
                     tell(n - len(waiting), n)
             for path, array in self._latents().items():  # last: who finds them finds all
-                file = BytesIO()
-                np.save(file, array)
-                write(path, file.getvalue())
+                write(path, npy(array))
             (self.folder / MARK).unlink()
 
     def _latents(self) -> dict[Path, Float32s]:
@@ -71,7 +68,7 @@ class Export:
         return {raw: self.data.latents, values: latents.to_scene_values(self.data.latents).astype(np.float32)}
 
     def _check_target(self, *, force: bool) -> None:
-        there = [path for path in self.folder.iterdir() if path.name not in (".lock", MARK)]
+        there = [path for path in self.folder.iterdir() if path.name not in (LOCK, MARK)]
         mark = self.folder / MARK
         ours = mark.read_bytes() == self.mark if mark.exists() else self._is_through()
         if there and not ours and not force:
@@ -79,11 +76,7 @@ class Export:
         for part in self.folder.rglob(f"{PART}*"):
             part.unlink()
         needed = 0 if there and ours else PNG_BYTES * len(self.data) * self.data.manifest.size**2
-        if needed + SPARE > free_bytes(self.folder):
-            raise Impossible(
-                f"{self.folder}: about {needed / 1e9:.2f} GB are needed, {free_bytes(self.folder) / 1e9:.2f} GB are "
-                "free there; give another --out"
-            )
+        check_room(self.folder, needed, f"about {needed / 1e9:.2f} GB are needed,")
 
     def _is_through(self) -> bool:
         """Whether the latents there are ours."""

@@ -29,7 +29,7 @@ from ident.render.cluster import cores
 from ident.render.errors import Failed, Impossible
 from ident.render.scene import place
 from ident.render.settings import Settings, renderer
-from ident.render.storage import make_folder, write
+from ident.render.storage import make_folder, npy, write
 
 if TYPE_CHECKING:
     from ident.render.engine import Engine
@@ -137,12 +137,6 @@ def check_target(path: Path) -> None:
 # One file a frame: STEM.png, and STEM_mask.npy, ... for the passes, whose sha256 the recipe in the PNG gives
 
 
-def _npy(array: npt.NDArray[Any]) -> bytes:
-    file = BytesIO()
-    np.save(file, array)
-    return file.getvalue()
-
-
 @dataclass(frozen=True)
 class _Target:
     """Where one frame goes, and what it is made from."""
@@ -179,7 +173,7 @@ class _Target:
 
     def save(self, frame: Frame) -> None:
         """Write the PNG first: until the passes that it names are there, the frame is not done."""
-        files = {name: _npy(frame[name]) for name in self.passes}
+        files = {name: npy(frame[name]) for name in self.passes}
         sums = {name: hashlib.sha256(data).hexdigest() for name, data in files.items()}
         old = read_recipe(self.png).get("passes", {}) if self.png.is_file() else {}
         save_image(self.png, Image.fromarray(frame["image"]), recipe(self.raw, self.settings, passes={**old, **sums}))

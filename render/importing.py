@@ -23,13 +23,13 @@ from PIL import Image
 
 from ident.render import shards
 from ident.render.cluster import cores
-from ident.render.errors import Failed, Impossible
+from ident.render.errors import Failed
 from ident.render.latents import Float32s
 from ident.render.layouts.trees import Item, Latents, Picture
 from ident.render.manifest import MANIFEST, Imported, Manifest, Record, describe_latents
 from ident.render.settings import SIZES
 from ident.render.shards import Array, Column, Journal, Sums
-from ident.render.storage import Storage, sha256, write
+from ident.render.storage import PARTS, Storage, sha256, write
 
 SHARD_SIZE = 1000
 FORMATS = ("png", "webp", "jpeg")
@@ -54,10 +54,8 @@ class Import:
     """One import into a folder: the journals of what has come, and the shards that are made of them."""
 
     def __init__(self, out: Storage, source: Imported, codec: str) -> None:
-        if out.folder is None:
-            raise Impossible(f"{out}: give a folder on this machine; `ident push` brings it elsewhere then")
-        self._out, self._source, self._codec, self._folder = out, source, codec, out.folder
-        self._parts = out.folder / ".parts"
+        self._out, self._source, self._codec = out, source, codec
+        self._parts = out.here / PARTS
         self._key = hashlib.sha256(json.dumps([source.describe(), codec]).encode()).digest()
         self._raw: dict[int, Float32s] = {}
         self._seen: dict[int, set[int]] = {}
@@ -110,8 +108,7 @@ class Import:
                 if item.number in self._seen.setdefault(item.part, set()):
                     raise Failed(f"{self._source.origin}: {item.name} is there twice")
                 self._seen[item.part].add(item.number)
-                first = self._column is None
-                if first:
+                if self._column is None:
                     size = len(decode(item.data, item.name))
                     self._column = shards.columns(size, self._codec, ())["images"]
                 if not self._has(item):

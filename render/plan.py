@@ -16,7 +16,7 @@ from ident.render.codecs import CODECS
 from ident.render.errors import Failed, Impossible
 from ident.render.manifest import MANIFEST, MOST_SHARDS, Manifest, Recipe, Record
 from ident.render.settings import Settings
-from ident.render.storage import PART, SPARE, Storage, free_bytes
+from ident.render.storage import PART, SPARE, Storage, check_room, free_bytes
 from ident.render.worker import Renders, blender
 
 PASS_BYTES = {"mask": 0.05, "depth": 1.5, "normal": 3.0}
@@ -146,12 +146,9 @@ def check_disk(plan: Plan, missing: int) -> None:
     """Refuse to start where the disk is too small for the images that are missing."""
     if plan.out.folder is None or not missing:
         return
-    needed, free = plan.bytes_an_image * missing, free_bytes(plan.out.folder)
-    if needed + SPARE > free:
-        raise Impossible(
-            f"{plan.out}: {missing} images take about {needed / 1e9:.2f} GB, and {SPARE / 1e9:.2f} GB shall stay free; "
-            f"{free / 1e9:.2f} GB are free there: give another --out or a smaller --n"
-        )
+    needed = plan.bytes_an_image * missing
+    said = f"{missing} images take about {needed / 1e9:.2f} GB, and {SPARE / 1e9:.2f} GB shall stay free;"
+    check_room(plan.out.folder, needed, said, "give another --out or a smaller --n")
 
 
 @dataclass(frozen=True)

@@ -20,8 +20,8 @@ from ident.render.errors import Failed, Impossible
 from ident.render.manifest import MANIFEST, Manifest, Record
 from ident.render.plan import Plan, check_disk, clear, take_up, tidy
 from ident.render.shards import Span
-from ident.render.storage import cache_folder, lock, make_folder
-from ident.render.worker import LOCK, Beat, Hopeless, Job, Worker
+from ident.render.storage import LOCK, cache_folder, lock, make_folder
+from ident.render.worker import Beat, Hopeless, Job, Worker
 
 SECONDS_BETWEEN_MANIFESTS = 5.0
 SECONDS_BETWEEN_LOOKS = 0.5

@@ -15,10 +15,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
+from io import BytesIO
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
 import fsspec
+import numpy as np
+import numpy.typing as npt
 
 from ident.render import web
 from ident.render.errors import Failed, Impossible
@@ -27,6 +30,10 @@ T = TypeVar("T")
 
 PART = ".ident-"
 """How the names of files begin that are not whole yet."""
+
+LOCK = ".lock"
+PARTS = ".parts"
+"""In a dataset's folder: who writes there, and what is not finished."""
 
 SPARE = 50_000_000  # bytes that a disk shall still have free at the end
 LASTING = (FileNotFoundError, PermissionError)
@@ -103,6 +110,20 @@ def free_bytes(folder: Path) -> int:
     return shutil.disk_usage(next(place for place in (path, *path.parents) if place.exists())).free
 
 
+def check_room(folder: Path, needed: float, said: str, instead: str = "give another --out") -> None:
+    """Refuse to begin where the disk has no room for so many bytes; `said` says what they are."""
+    free = free_bytes(folder)
+    if needed + SPARE > free:
+        raise Impossible(f"{folder}: {said} {free / 1e9:.2f} GB are free there: {instead}")
+
+
+def npy(array: npt.NDArray[Any]) -> bytes:
+    """An array as the bytes of a .npy file."""
+    file = BytesIO()
+    np.save(file, array)
+    return file.getvalue()
+
+
 def sha256(path: Path) -> str:
     """The checksum of a file, as dataset.json has it."""
     with path.open("rb") as file:
@@ -164,6 +185,13 @@ class Storage:
     def folder(self) -> Path | None:
         """The folder, if it is one on this machine."""
         return None if "://" in self.url else Path(self.url)
+
+    @property
+    def here(self) -> Path:
+        """The folder; an error if it is none on this machine."""
+        if self.folder is None:
+            raise Impossible(f"{self}: give a folder on this machine; `ident push` brings it elsewhere then")
+        return self.folder
 
     @property
     def http(self) -> bool:

@@ -16,8 +16,7 @@ from threading import Event, Lock
 from ident.render.errors import Failed, Impossible
 from ident.render.manifest import MANIFEST, Manifest, Record
 from ident.render.plan import clear, shard_files, tidy
-from ident.render.storage import SPARE, Storage, cache_folder, free_bytes, lock, make_folder, naming
-from ident.render.worker import LOCK
+from ident.render.storage import LOCK, PARTS, SPARE, Storage, cache_folder, check_room, lock, make_folder, naming
 
 AT_ONCE = 4  # files on their way
 TRIES = 3  # of a shard that arrives damaged
@@ -49,20 +48,10 @@ class Pull:
     out: Storage
     manifest: Manifest
 
-    def __post_init__(self) -> None:
-        if self.out.folder is None:
-            raise Impossible(f"{self.out}: give a folder on this machine; `ident push` brings it elsewhere then")
-
-    @property
-    def folder(self) -> Path:
-        """The folder where it goes."""
-        assert self.out.folder is not None
-        return self.out.folder
-
     @property
     def parts(self) -> Path:
         """Where files lie that are on their way."""
-        return self.folder / ".parts"
+        return self.out.here / PARTS
 
     def shard(self, number: int, count: Count) -> None:
         """Fetch a shard, or what is missing of it."""
@@ -119,17 +108,14 @@ def pull(sources: Sequence[Storage], out: Storage, *, force: bool, tell: Tell) -
         raise Impossible(
             f"{sources[0]}: incomplete, {manifest.done} of {manifest.n} images are there; it is being made"
         )
-    make_folder(made.folder / "shards")
-    with lock(made.folder / LOCK, f"{out}: another run is writing there"):
+    make_folder(out.here / "shards")
+    with lock(out.here / LOCK, f"{out}: another run is writing there"):
         tidy(out)
         check_target(out, manifest, force=force)
         make_folder(made.parts)
         missing = sum(record.bytes for i, record in manifest.shards.items() if out.size(manifest.span(i).file) is None)
-        if missing + SPARE > free_bytes(made.folder):
-            raise Impossible(
-                f"{out}: {missing / 1e9:.2f} GB are to come, and {SPARE / 1e9:.2f} GB shall stay free; "
-                f"{free_bytes(made.folder) / 1e9:.2f} GB are free there: give another --out"
-            )
+        said = f"{missing / 1e9:.2f} GB are to come, and {SPARE / 1e9:.2f} GB shall stay free;"
+        check_room(out.here, missing, said)
         each(list(manifest.shards), made.shard, Count(manifest.disk, tell))
         out.write(MANIFEST, manifest.to_json().encode())
         for part in made.parts.iterdir():

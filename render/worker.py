@@ -26,11 +26,10 @@ from ident.render.manifest import Recipe, Record
 from ident.render.scene import Scene, place
 from ident.render.settings import Settings, renderer
 from ident.render.shards import Journal, Span
-from ident.render.storage import Storage, cache_folder, make_folder, sha256, write
+from ident.render.storage import LOCK, PARTS, Storage, cache_folder, make_folder, sha256, write
 
 SECONDS_BETWEEN_BEATS = 0.5
 TRIES = 3  # of an image, before the run stops
-LOCK = ".lock"
 
 
 class Hopeless(Failed):
@@ -76,7 +75,7 @@ class Job:
     def parts(self) -> Path:
         """Where unfinished shards lie: with the finished ones, or on this machine if these are elsewhere."""
         if self.out.folder:
-            return self.out.folder / ".parts"
+            return self.out.folder / PARTS
         return cache_folder("parts", f"{self.out.key}-{self.key().hex()[:16]}")
 
 

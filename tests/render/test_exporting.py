@@ -12,7 +12,7 @@ import torch
 from PIL import Image
 from torch.utils.data import DataLoader
 
-from ident.render import exporting, importing, latents
+from ident.render import exporting, importing, latents, storage
 from ident.render.archives import bring_local
 from ident.render.dataset import Dataset
 from ident.render.errors import Failed, Impossible
@@ -127,6 +127,6 @@ def test_a_disk_that_does_not_keep_what_is_written(
     with pytest.raises(Failed, match=r"images/\d\d\.png: does not read as it was written"):
         export(data, "3dident", tmp_path / "out")
     monkeypatch.undo()
-    monkeypatch.setattr(exporting, "free_bytes", lambda _: 1000)
+    monkeypatch.setattr(storage, "free_bytes", lambda _: 1000)
     with pytest.raises(Impossible, match=r"GB are needed, 0\.00 GB are free there"):
         export(data, "3dident", tmp_path / "other")
