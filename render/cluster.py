@@ -9,12 +9,17 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from ident.render.errors import Failed, Impossible
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 
 @contextmanager
@@ -108,6 +113,19 @@ def reachable(address: str) -> None:
 def cores() -> int:
     """How many cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def in_order(work: Callable[[T], R], items: Iterable[T]) -> Iterator[tuple[T, R]]:
+    """The items and their results in order, by a thread a core; no more are taken in than keep these busy."""
+    waiting = deque[tuple[T, Future[R]]]()
+    with ThreadPoolExecutor(cores()) as pool:
+        for item in items:
+            waiting.append((item, pool.submit(work, item)))
+            if len(waiting) > 4 * cores():
+                first, result = waiting.popleft()
+                yield first, result.result()
+        for first, result in waiting:
+            yield first, result.result()
 
 
 def gpus_there(address: str | None) -> int:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -14,7 +12,7 @@ import numpy as np
 from PIL import Image
 
 from ident.render import latents
-from ident.render.cluster import cores
+from ident.render.cluster import in_order
 from ident.render.dataset import Dataset
 from ident.render.errors import Failed, Impossible
 from ident.render.importing import decode
@@ -49,16 +47,9 @@ class Export:
             write(self.folder / MARK, self.mark)
             n = len(self.data)
             self.layout.image(self.folder, 0, n).parent.mkdir(exist_ok=True)
-            waiting = deque[Future[None]]()
-            with ThreadPoolExecutor(cores()) as pool:
-                for index in range(n):
-                    waiting.append(pool.submit(self._image, index))
-                    if len(waiting) > 4 * cores():
-                        waiting.popleft().result()
-                    tell(index + 1 - len(waiting), n)
-                while waiting:
-                    waiting.popleft().result()
-                    tell(n - len(waiting), n)
+            tell(0, n)
+            for index, _ in in_order(self._image, range(n)):
+                tell(index + 1, n)
             for path, array in self._latents().items():  # last: who finds them finds all
                 write(path, npy(array))
             (self.folder / MARK).unlink()

@@ -11,9 +11,7 @@ import hashlib
 import json
 import shutil
 import warnings
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict
 from io import BytesIO
 from pathlib import Path
@@ -22,14 +20,15 @@ import numpy as np
 from PIL import Image
 
 from ident.render import shards
-from ident.render.cluster import cores
+from ident.render.cluster import in_order
 from ident.render.errors import Failed
 from ident.render.latents import Float32s
 from ident.render.layouts.trees import Item, Latents, Picture
 from ident.render.manifest import MANIFEST, Imported, Manifest, Record, describe_latents
 from ident.render.settings import SIZES
 from ident.render.shards import Array, Column, Journal, Sums
-from ident.render.storage import PARTS, Storage, sha256, write
+from ident.render.storage import PARTS, Storage, write
+from ident.render.worker import put_shard
 
 SHARD_SIZE = 1000
 FORMATS = ("png", "webp", "jpeg")
@@ -96,29 +95,28 @@ class Import:
         write(self._parts / "import.json", json.dumps(made).encode())
 
     def _take_in(self, items: Iterable[Item], tell: Callable[[int], object]) -> None:
-        waiting = deque[tuple[Picture, Future[Encoded]]]()
+        for picture, (data, sums) in in_order(self._encode, self._new(items, tell)):
+            self._journal(picture.part, picture.number).add(picture.number % SHARD_SIZE, [data], sums)
+
+    def _new(self, items: Iterable[Item], tell: Callable[[int], object]) -> Iterator[Picture]:
+        """Note what comes; gives the images that are not there yet."""
         count = 0
-        with ThreadPoolExecutor(cores()) as pool:
-            for item in items:
-                if isinstance(item, Latents):
-                    if item.part in self._raw:
-                        raise Failed(f"{self._source.origin}: raw latents of part {item.part} are there twice")
-                    self._raw[item.part] = item.raw
-                    continue
-                if item.number in self._seen.setdefault(item.part, set()):
-                    raise Failed(f"{self._source.origin}: {item.name} is there twice")
-                self._seen[item.part].add(item.number)
-                if self._column is None:
-                    size = len(decode(item.data, item.name))
-                    self._column = shards.columns(size, self._codec, ())["images"]
-                if not self._has(item):
-                    waiting.append((item, pool.submit(self._encode, item)))
-                if len(waiting) > 4 * cores():
-                    self._keep(*waiting.popleft())
-                count += 1
-                tell(count)
-            while waiting:
-                self._keep(*waiting.popleft())
+        for item in items:
+            if isinstance(item, Latents):
+                if item.part in self._raw:
+                    raise Failed(f"{self._source.origin}: raw latents of part {item.part} are there twice")
+                self._raw[item.part] = item.raw
+                continue
+            if item.number in self._seen.setdefault(item.part, set()):
+                raise Failed(f"{self._source.origin}: {item.name} is there twice")
+            self._seen[item.part].add(item.number)
+            if self._column is None:
+                size = len(decode(item.data, item.name))
+                self._column = shards.columns(size, self._codec, ())["images"]
+            if not self._has(item):
+                yield item
+            count += 1
+            tell(count)
 
     def _encode(self, item: Picture) -> Encoded:
         image, column = decode(item.data, item.name), self._column
@@ -137,10 +135,6 @@ class Import:
         if item.part < len(self._ends) - 1 and (self._ends[item.part] + item.number) // SHARD_SIZE in self._records:
             return True
         return item.number % SHARD_SIZE in self._journal(item.part, item.number)
-
-    def _keep(self, item: Picture, encoded: Future[Encoded]) -> None:
-        data, sums = encoded.result()
-        self._journal(item.part, item.number).add(item.number % SHARD_SIZE, [data], sums)
 
     def _lay_out(self) -> None:
         """Where each part begins among all rows; an error if an image or its latents are missing."""
@@ -189,11 +183,8 @@ class Import:
             with Journal(gathered, self._key, 1) as journal:
                 for row, source, at in self._rows(span.start, span.n):
                     journal.add(row, *source.row(at))
-                part = gathered.with_suffix(".h5")
-                shards.write(part, span, raw[span.start :][: span.n], kept, journal, json.dumps(manifest.recipe()))
-                record = Record(span.start, span.n, part.stat().st_size, sha256(part), journal.sums)
-                self._out.take(part, span.file)
-            self._records[number] = record
+                part, rows, recipe = gathered.with_suffix(".h5"), raw[span.start :][: span.n], manifest.recipe()
+                self._records[number] = put_shard(self._out, part, span, rows, kept, journal, recipe)
             self._note()
             gathered.unlink()
             self._forget(span.start + span.n)

@@ -25,7 +25,7 @@ from ident.render.errors import Failed, Impossible
 from ident.render.manifest import Recipe, Record
 from ident.render.scene import Scene, place
 from ident.render.settings import Settings, renderer
-from ident.render.shards import Journal, Span
+from ident.render.shards import Column, Journal, Span
 from ident.render.storage import LOCK, PARTS, Storage, cache_folder, make_folder, sha256, write
 
 SECONDS_BETWEEN_BEATS = 0.5
@@ -125,7 +125,8 @@ class Worker:
                 yield from self._fill(journal, raw, span)
                 if len(journal) < span.n:
                     return
-                record = self._finish(journal, raw, span)
+                recipe, whole = self._job.recipe, part.with_suffix(".h5")
+                record = put_shard(self._job.out, whole, span, raw, recipe.columns, journal, recipe.describe())
                 write(finished, json.dumps(asdict(record)).encode())
                 part.unlink(missing_ok=True)
         yield record
@@ -183,14 +184,22 @@ class Worker:
         encoded = [column.encode(arrays[name]) for name, column in recipe.columns.items()]
         return encoded, shards.sums(arrays["images"])
 
-    def _finish(self, journal: Journal, raw: latents.Float32s, span: Span) -> Record:
-        """Write the shard and put it in its place."""
-        recipe, part = self._job.recipe, self._job.parts / f"{span.number:05d}.h5"
-        try:
-            shards.write(part, span, raw, recipe.columns, journal, json.dumps(recipe.describe()))
-            record = Record(span.start, span.n, part.stat().st_size, sha256(part), journal.sums)
-            self._job.out.take(part, span.file)
-        except BaseException:
-            part.unlink(missing_ok=True)
-            raise
-        return record
+
+def put_shard(
+    out: Storage,
+    part: Path,
+    span: Span,
+    raw: latents.Float32s,
+    columns: Mapping[str, Column],
+    journal: Journal,
+    recipe: Mapping[str, Any],
+) -> Record:
+    """Write the shard of a full journal to `part`, and put it in its place."""
+    try:
+        shards.write(part, span, raw, columns, journal, json.dumps(recipe))
+        record = Record(span.start, span.n, part.stat().st_size, sha256(part), journal.sums)
+        out.take(part, span.file)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
+    return record
