@@ -26,19 +26,21 @@ from ident.render.manifest import Manifest, Recipe, Record, Uniform
 from ident.render.scene import place
 from ident.render.settings import PRESETS, Settings
 from ident.render.storage import Storage
-from ident.render.worker import Job, Worker
+from ident.render.worker import Job, Renders, Worker
 from tests.render.engines import RECIPE, Painter, painting
 
 N = 20
 
 
-def paint(folder: Path | str, recipe: Recipe = RECIPE, n: int = N) -> Manifest:
+def paint(
+    folder: Path | str, recipe: Recipe = RECIPE, n: int = N, engine: Callable[[Settings], Renders] = Painter
+) -> Manifest:
     """Make a dataset without Ray."""
     out = Storage(str(folder))
     if out.folder:
         (out.folder / "shards").mkdir(parents=True)
         (out.folder / ".lock").write_text("me")
-    worker = Worker(Job(out, recipe, "me", engine=Painter))
+    worker = Worker(Job(out, recipe, "me", engine=engine))
     manifest = Manifest.of(recipe, n, {})
     records = {}
     for number in range(manifest.count):

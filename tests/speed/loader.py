@@ -16,11 +16,10 @@ from PIL import Image
 
 from ident.render import gallery
 from ident.render.dataset import Dataset
-from ident.render.manifest import Manifest, Recipe, Record, Uniform
+from ident.render.manifest import Recipe, Uniform
 from ident.render.scene import Scene
 from ident.render.settings import Settings
-from ident.render.storage import Storage
-from ident.render.worker import Job, Worker
+from tests.render.test_dataset import paint
 
 Images = npt.NDArray[np.uint8]
 
@@ -58,20 +57,6 @@ class Replay:
         return {}
 
 
-def write_dataset(folder: Path, codec: str, images: Images) -> int:
-    """Write the images as a dataset; gives the bytes of its shards."""
-    (folder / "shards").mkdir(parents=True)
-    (folder / ".lock").write_text("me")
-    recipe = Recipe(Uniform(11, "speed"), Settings(), codec=codec)
-    manifest = Manifest.of(recipe, COPIES * len(images), {})
-    worker = Worker(Job(Storage(str(folder)), recipe, "me", engine=lambda _: Replay(images)))
-    *_, record = worker.render(manifest.span(0))
-    assert isinstance(record, Record)
-    assert manifest.count == 1
-    (folder / "dataset.json").write_text(Manifest.of(recipe, manifest.n, {0: record}).to_json())
-    return record.bytes
-
-
 def write_png(folder: Path, images: Images) -> int:
     """Write the images as the original layout has them; gives their bytes."""
     folder.mkdir()
@@ -101,7 +86,11 @@ def measure() -> Iterator[dict[str, Any]]:
     order = np.random.default_rng(0).integers(0, COPIES * RENDERED, READS).tolist()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        sizes = {codec: write_dataset(folder / codec, codec, images) for codec in BARS}
+        recipes = {codec: Recipe(Uniform(11, "speed"), Settings(), codec=codec) for codec in BARS}
+        sizes = {
+            codec: paint(folder / codec, recipe, COPIES * RENDERED, lambda _: Replay(images)).disk
+            for codec, recipe in recipes.items()
+        }
         sizes |= {"png": write_png(folder / "png", images), "raw": write_raw(folder / "raw.h5", images)}
         with h5py.File(folder / "raw.h5") as file:
             readers: dict[str, Callable[[int], Images]] = {
