@@ -17,6 +17,8 @@ from ident.render.layouts import LAYOUTS
 from ident.render.manifest import MANIFEST, Manifest
 from ident.render.storage import Storage
 
+LISTED = "\b\nLayouts:\n" + "\n".join(f"  {name:<13}  {layout.meaning}" for name, layout in LAYOUTS.items())
+
 
 def say(made: list[tuple[Storage, Manifest]], *, as_json: bool) -> None:
     """The results: one JSON object, or a line each."""
@@ -51,7 +53,7 @@ def pull(
 ) -> None:
     """Fetch a dataset.
 
-    SOURCE is a name (--list), a Zenodo record, a tar archive in the layout of 3DIdent or Causal3DIdent, which becomes
+    SOURCE is a name (--list), a Zenodo record, a tar archive in one of the layouts of `ident import`, which becomes
     shards as it streams by, or a folder with a dataset.json, at http(s)://, s3:// or on a disk. All is checked by the
     publisher's sums. Type the same command again to go on after an interruption.
 
@@ -93,7 +95,7 @@ def stem(source: str) -> str:
     return next((last.removesuffix(ending) for ending in archives.ENDINGS if last.endswith(ending)), last)
 
 
-@click.command("import")
+@click.command("import", epilog=LISTED)
 @click.argument("path", type=click.Path(path_type=Path))
 @click.option("--from", "layout", type=click.Choice(list(LAYOUTS)), required=True, help="The layout it is in.")
 @click.option("--out", required=True, help="The folder where it goes.")
@@ -103,8 +105,8 @@ def stem(source: str) -> str:
 def import_(path: Path, layout: str, out: str, codec: str, force: bool, as_json: bool) -> None:
     """Make shards of what others have made.
 
-    PATH is a folder or a tar archive with images and latents. Images may come in any order. Type the same command
-    again to go on after an interruption.
+    PATH is a folder with images and latents, a tar archive of one, or a file of a set that has several. Type the same
+    command again to go on after an interruption.
     """
     target = Storage(out)
     with progress("importing") as done:
@@ -132,7 +134,7 @@ def push(data: str, dest: str, force: bool, as_json: bool) -> None:
     say([(target, manifest)], as_json=as_json)
 
 
-@click.command()
+@click.command(epilog=LISTED)
 @click.argument("data")
 @click.option("--to", "layout", type=click.Choice(list(LAYOUTS)), required=True, help="The layout that it shall be in.")
 @click.option("--out", required=True, help="The folder where it goes, like published/train.")
@@ -141,8 +143,9 @@ def push(data: str, dest: str, force: bool, as_json: bool) -> None:
 def export(data: str, layout: str, out: str, force: bool, as_json: bool) -> None:
     """Write a dataset as others' readers expect it.
 
-    DATA is a folder or a URL. Every image is read again and compared. The latents come last, so that no reader finds
-    half of a dataset. Type the same command again to go on after an interruption.
+    DATA is a folder or a URL. Every image is written as PNG, read again and compared; what says which files there
+    are comes last, so that no reader finds half of a dataset. Type the same command again to go on after an
+    interruption.
     """
     dataset = Dataset(data)
     with progress("exporting") as done:

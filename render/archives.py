@@ -16,7 +16,7 @@ from ident.render import web
 from ident.render.errors import Failed, Impossible
 from ident.render.importing import Import
 from ident.render.layouts import LAYOUTS
-from ident.render.layouts.trees import File, detect, files_of_archive, files_of_folder, items
+from ident.render.layouts.files import File, detect, files_of_archive, files_of_folder, local
 from ident.render.manifest import Imported, Manifest
 from ident.render.plan import clear, shard_files, tidy
 from ident.render.storage import LOCK, PARTS, Storage, check_room, lock, make_folder
@@ -70,7 +70,7 @@ def record(number: str, api: str | None) -> dict[str, Archive]:
             found[str(file["key"])] = Archive(str(file["links"]["self"]), origin, file["size"], sum_)
     except FileNotFoundError as error:
         raise Impossible(f"{where}: there is no such record") from error
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise Failed(f"{where}: not an answer that Zenodo gives ({type(error).__name__}: {error})") from error
     return found
 
@@ -166,9 +166,9 @@ def bring(
         if there is not None or (shard_files(out) and not (out.here / PARTS / "import.json").exists()):
             raise Impossible(f"{out}: holds something else: give --force to overwrite it, or another --out")
         check_room(out.here, size, f"about {size / 1e9:.2f} GB are needed,")
-        patterns = {name: module.PATTERN for name, module in LAYOUTS.items() if layout in (None, name)}
-        found, files = detect(files, patterns, where)
-        return Import(out, Imported(found, origin), codec).run(items(files, patterns[found], where), check, tell)
+        layouts = {name: known for name, known in LAYOUTS.items() if layout in (None, name)}
+        found, files = detect(files, layouts, where)
+        return Import(out, Imported(found, origin), codec, size).run(layouts[found].items(files, where), check, tell)
 
 
 def existing(out: Storage) -> Manifest | None:
@@ -193,6 +193,7 @@ def bring_local(
     if not path.is_file():
         raise Impossible(f"{path}: is not there; give a folder, or a tar archive")
     with path.open("rb") as stream:
-        files = files_of_archive(stream, str(path))
+        is_part = LAYOUTS[layout].pattern.fullmatch(path.name) is not None
+        files = iter([local(path, path.name)]) if is_part else files_of_archive(stream, str(path))
         size = path.stat().st_size
         return bring(files, origin, str(path), out, size, codec=codec, force=force, tell=tell, layout=layout)

@@ -23,7 +23,7 @@ from ident.render import shards
 from ident.render.cluster import in_order
 from ident.render.errors import Failed
 from ident.render.latents import Float32s
-from ident.render.layouts.trees import Item, Latents, Picture
+from ident.render.layouts.files import Item, Latents, Parts, Picture
 from ident.render.manifest import MANIFEST, Imported, Manifest, Record, describe_latents
 from ident.render.settings import SIZES
 from ident.render.shards import Array, Column, Journal, Sums
@@ -31,6 +31,7 @@ from ident.render.storage import PARTS, Storage, write
 from ident.render.worker import put_shard
 
 SHARD_SIZE = 1000
+OPEN = 200  # journals at a time; systems allow a process some 1,000 files
 FORMATS = ("png", "webp", "jpeg")
 
 Encoded = tuple[bytes, Sums]
@@ -52,10 +53,12 @@ def decode(data: bytes, where: str) -> Array:
 class Import:
     """One import into a folder: the journals of what has come, and the shards that are made of them."""
 
-    def __init__(self, out: Storage, source: Imported, codec: str) -> None:
+    def __init__(self, out: Storage, source: Imported, codec: str, size: int) -> None:
+        """Import a source of so many bytes: one of another size is another."""
         self._out, self._source, self._codec = out, source, codec
         self._parts = out.here / PARTS
-        self._key = hashlib.sha256(json.dumps([source.describe(), codec]).encode()).digest()
+        self._key = hashlib.sha256(json.dumps([source.describe(), codec, size]).encode()).digest()
+        self._parts_said: int | None = None
         self._raw: dict[int, Float32s] = {}
         self._seen: dict[int, set[int]] = {}
         self._journals: dict[tuple[int, int], Journal] = {}
@@ -102,6 +105,11 @@ class Import:
         """Note what comes; gives the images that are not there yet."""
         count = 0
         for item in items:
+            if isinstance(item, Parts):
+                if self._parts_said not in (None, item.count):
+                    raise Failed(f"{self._source.origin}: of {self._parts_said} parts, or of {item.count}?")
+                self._parts_said = item.count
+                continue
             if isinstance(item, Latents):
                 if item.part in self._raw:
                     raise Failed(f"{self._source.origin}: raw latents of part {item.part} are there twice")
@@ -127,9 +135,16 @@ class Import:
 
     def _journal(self, part: int, number: int) -> Journal:
         block = part, number // SHARD_SIZE
-        if block not in self._journals:
-            self._journals[block] = Journal(self._parts / f"{block[0]}-{block[1]:05d}.part", self._key, 1)
-        return self._journals[block]
+        journal = self._journals.pop(block, None)
+        if journal is None:
+            if len(self._journals) >= OPEN:
+                self._journals.pop(next(iter(self._journals))).close()
+            journal = Journal(self._file(*block), self._key, 1)
+        self._journals[block] = journal  # the last, as the one used last
+        return journal
+
+    def _file(self, part: int, block: int) -> Path:
+        return self._parts / f"{part}-{block:05d}.part"
 
     def _has(self, item: Picture) -> bool:
         if item.part < len(self._ends) - 1 and (self._ends[item.part] + item.number) // SHARD_SIZE in self._records:
@@ -139,8 +154,12 @@ class Import:
     def _lay_out(self) -> None:
         """Where each part begins among all rows; an error if an image or its latents are missing."""
         where = self._source.origin
-        if not self._raw or sorted(self._raw) != list(range(len(self._raw))):
-            raise Failed(f"{where}: raw latents of parts {sorted(self._raw)}, they should be numbered from 0 on")
+        if not self._raw:
+            raise Failed(f"{where}: has no latents")
+        count = max(self._raw) + 1 if self._parts_said is None else self._parts_said
+        if len(self._raw) != count or max(self._raw) >= count:
+            wrong = next((part for part in range(count) if part not in self._raw), count)
+            raise Failed(f"{where}: has latents of {len(self._raw)} parts, not of {count}: look at part {wrong}")
         for part, raw in self._raw.items():
             seen = self._seen.get(part, set())
             if seen != set(range(len(raw))):
@@ -192,9 +211,9 @@ class Import:
 
     def _forget(self, end: int) -> None:
         """Remove the journals of which every row is in a shard."""
-        for (part, block), journal in list(self._journals.items()):
-            last = min(self._ends[part] + (block + 1) * SHARD_SIZE, self._ends[part + 1])
-            if last <= end:
-                journal.close()
-                Path(journal.path).unlink()
-                del self._journals[part, block]
+        for path in list(self._parts.glob("*-*.part")):
+            part, block = map(int, path.stem.split("-"))
+            if min(self._ends[part] + (block + 1) * SHARD_SIZE, self._ends[part + 1]) <= end:
+                if (part, block) in self._journals:
+                    self._journals.pop((part, block)).close()
+                path.unlink()

@@ -3,8 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import MappingProxyType, ModuleType
+from types import MappingProxyType
 
 from ident.render.layouts import causal3dident, threedident
+from ident.render.layouts.files import Layout
+from ident.render.layouts.huggingface import HuggingFace
+from ident.render.layouts.mds import MDS
+from ident.render.layouts.webdataset import WebDataset
 
-LAYOUTS: Mapping[str, ModuleType] = MappingProxyType({"3dident": threedident, "causal3dident": causal3dident})
+LAYOUTS: Mapping[str, Layout] = MappingProxyType(
+    {
+        "3dident": threedident.LAYOUT,
+        "causal3dident": causal3dident.LAYOUT,
+        "webdataset": WebDataset(),
+        "mds": MDS(),
+        "huggingface": HuggingFace(),
+    }
+)

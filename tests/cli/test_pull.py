@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from ident.render.dataset import Dataset
+from ident.render.layouts import LAYOUTS
 from ident.render.manifest import Manifest
 from ident.render.storage import Storage
 from tests.conftest import Run
@@ -147,4 +148,4 @@ def test_an_archive_in_no_known_layout(ident: Run, tmp_path: Path) -> None:
     (tmp_path / "a.tar").write_bytes(tar({"x/y.txt": b"1", "z.png": b"2"}).getvalue())
     done = ident("pull", "./a.tar", "--out", "d")
     assert done.returncode == 2
-    assert "a.tar: in none of the layouts 3dident, causal3dident; found x/y.txt, z.png" in done.stderr
+    assert f"a.tar: in none of the layouts {', '.join(LAYOUTS)}; found x/y.txt, z.png" in done.stderr

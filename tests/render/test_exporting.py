@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import io
 import math
+import os
+import subprocess
+import sys
+import tarfile
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
 import torch
 from PIL import Image
+from pyarrow import parquet
 from torch.utils.data import DataLoader
 
 from ident.render import exporting, importing, latents, storage
@@ -19,15 +26,18 @@ from ident.render.errors import Failed, Impossible
 from ident.render.exporting import Export
 from ident.render.layouts import LAYOUTS
 from ident.render.storage import Storage
+from tests.render import libraries
 from tests.render.engines import RECIPE
 from tests.render.test_dataset import WANTED, N, paint
 
-TREES = pytest.mark.parametrize("layout", ["3dident", "causal3dident"])
+EVERY = pytest.mark.parametrize("layout", LAYOUTS)
+LIBRARIES = pytest.mark.parametrize("layout", ["webdataset", "mds", "huggingface"])
 
 
 @pytest.fixture
 def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Dataset:
     monkeypatch.setattr(importing, "SHARD_SIZE", 8)
+    monkeypatch.setattr(exporting, "FILE_BYTES", 3 * 16 * 16)  # five images, where several are in a file
     paint(tmp_path / "d")
     return Dataset(tmp_path / "d")
 
@@ -38,27 +48,32 @@ def export(data: Dataset, layout: str, folder: Path, *, force: bool = False) -> 
     return told
 
 
-class Published(torch.utils.data.Dataset[tuple[torch.Tensor, torch.Tensor]]):
-    """A reader of the original layout, written from its description."""
+def bring(path: Path, layout: str, out: Path) -> None:
+    bring_local(path, layout, Storage(str(out)), codec="fast", force=False, tell=lambda _: None)
 
-    def __init__(self, root: Path) -> None:
-        self.latents = np.load(root / "raw_latents.npy")
-        self.values = np.load(root / "latents.npy")
-        self.root, self.digits = root, math.ceil(math.log10(len(self.latents)))
+
+class Published(torch.utils.data.Dataset[tuple[torch.Tensor, torch.Tensor]]):
+    """A reader of the original layout, and of Causal3DIdent's with a suffix, written from its description."""
+
+    def __init__(self, root: Path, suffix: str = "") -> None:
+        self.latents = np.load(root / f"raw_latents{suffix}.npy")
+        self.values = np.load(root / f"latents{suffix}.npy")
+        self.folder, self.digits = root / f"images{suffix}", math.ceil(math.log10(len(self.latents)))
 
     def __len__(self) -> int:
         return len(self.latents)
 
     def __getitem__(self, index: int) -> tuple[torch.Tensor, torch.Tensor]:
-        image = Image.open(self.root / "images" / f"{str(index).zfill(self.digits)}.png")
+        image = Image.open(self.folder / f"{str(index).zfill(self.digits)}.png")
         return torch.from_numpy(np.array(image)), torch.from_numpy(self.latents[index])
 
 
-def test_a_reader_of_the_original_layout(data: Dataset, tmp_path: Path) -> None:
-    told = export(data, "3dident", tmp_path / "root" / "train")
+@pytest.mark.parametrize(("layout", "suffix"), [("3dident", ""), ("causal3dident", "_0")])
+def test_a_reader_of_the_published_layouts(data: Dataset, tmp_path: Path, layout: str, suffix: str) -> None:
+    told = export(data, layout, tmp_path / "root" / "train")
     assert told[-1] == (N, N)
     assert [count for count, _ in told] == sorted(count for count, _ in told)
-    published = Published(tmp_path / "root" / "train")
+    published = Published(tmp_path / "root" / "train", suffix)
     images, raw = next(iter(DataLoader(published, batch_size=N)))
     assert torch.equal(images, torch.from_numpy(WANTED))
     assert np.array_equal(raw.numpy(), data.latents)
@@ -66,17 +81,82 @@ def test_a_reader_of_the_original_layout(data: Dataset, tmp_path: Path) -> None:
     assert np.allclose(published.values, latents.to_scene_values(data.latents))
 
 
+class Samples(torch.utils.data.IterableDataset[tuple[torch.Tensor, torch.Tensor]]):
+    """A reader of WebDataset's layout, written from its description: files that share a basename are a sample."""
+
+    def __init__(self, root: Path) -> None:
+        self.archives = sorted(root.glob("[0-9][0-9][0-9][0-9][0-9][0-9].tar"))
+
+    def __iter__(self) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+        for path in self.archives:
+            with tarfile.open(path) as archive:
+                files = {member.name: cast("Any", archive.extractfile(member)).read() for member in archive}
+            for key in sorted({name.split(".")[0] for name in files}):
+                image = np.array(Image.open(io.BytesIO(files[f"{key}.png"])))
+                yield torch.from_numpy(image), torch.from_numpy(np.load(io.BytesIO(files[f"{key}.raw_latents.npy"])))
+
+
+class Table(torch.utils.data.Dataset[tuple[torch.Tensor, torch.Tensor]]):
+    """A reader of Hugging Face's layout, written from its description: Parquet, an image column of {bytes, path}."""
+
+    def __init__(self, root: Path) -> None:
+        self.rows = [row for path in sorted(root.rglob("*.parquet")) for row in parquet.read_table(path).to_pylist()]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, index: int) -> tuple[torch.Tensor, torch.Tensor]:
+        row = self.rows[index]
+        image = np.array(Image.open(io.BytesIO(row["image"]["bytes"])))
+        return torch.from_numpy(image), torch.tensor(row["raw_latents"])
+
+
+@pytest.mark.parametrize(("layout", "reader"), [("webdataset", Samples), ("huggingface", Table)])
+def test_a_reader_that_knows_the_format_alone(data: Dataset, tmp_path: Path, layout: str, reader: Any) -> None:
+    export(data, layout, tmp_path / "out")
+    images, raw = next(iter(DataLoader(reader(tmp_path / "out"), batch_size=N)))
+    assert torch.equal(images, torch.from_numpy(WANTED))
+    assert np.array_equal(raw.numpy(), data.latents)
+
+
+def library(*arguments: object) -> None:
+    """Let the library of a format read or write."""
+    environment = os.environ | {"HF_HUB_OFFLINE": "1", "HF_DATASETS_DISABLE_PROGRESS_BARS": "1"}
+    command = [sys.executable, "-W", "ignore", libraries.__file__, *map(str, arguments)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+@LIBRARIES
+def test_the_library_of_the_format_reads_it(data: Dataset, tmp_path: Path, layout: str) -> None:
+    export(data, layout, tmp_path / "out")
+    library("read", layout, tmp_path / "out", tmp_path / "read.npz")
+    with np.load(tmp_path / "read.npz") as read:
+        assert np.array_equal(read["images"], WANTED)
+        assert np.array_equal(read["raw"], data.latents)
+        assert np.array_equal(read["latents"], latents.to_scene_values(data.latents).astype(np.float32))
+
+
+@LIBRARIES
+def test_what_the_library_of_the_format_writes_is_read(data: Dataset, tmp_path: Path, layout: str) -> None:
+    np.savez(tmp_path / "made.npz", images=WANTED, raw=data.latents)
+    (tmp_path / "theirs").mkdir()
+    library("write", layout, tmp_path / "theirs", tmp_path / "made.npz")
+    bring(tmp_path / "theirs", layout, tmp_path / "back")
+    assert np.array_equal(Dataset(tmp_path / "back").images(range(N)), WANTED)
+    assert np.array_equal(Dataset(tmp_path / "back").latents, data.latents)
+
+
 @pytest.mark.parametrize(("n", "digits"), [(1, 1), (9, 1), (10, 1), (11, 2), (25_000, 5), (250_000, 6), (10**6, 6)])
 def test_as_many_digits_as_readers_expect(n: int, digits: int) -> None:
     for layout in ("3dident", "causal3dident"):
-        assert len(LAYOUTS[layout].image(Path(), n - 1, n).stem) == digits
+        assert len(Path(LAYOUTS[layout].path(n - 1, n)).stem) == digits
 
 
-@TREES
+@EVERY
 def test_it_comes_back_as_it_went(data: Dataset, tmp_path: Path, layout: str) -> None:
     export(data, layout, tmp_path / "out")
-    out = Storage(str(tmp_path / "back"))
-    bring_local(tmp_path / "out", layout, out, codec="fast", force=False, tell=lambda _: None)
+    bring(tmp_path / "out", layout, tmp_path / "back")
     back = Dataset(tmp_path / "back")
     assert np.array_equal(back.images(range(N)), WANTED)
     assert np.array_equal(back.latents, data.latents)
@@ -106,7 +186,7 @@ def test_an_export_goes_on(data: Dataset, tmp_path: Path, monkeypatch: pytest.Mo
     assert {path for path in there if there[path] == again[path]} == set(there) - {damaged}
     assert len(Published(tmp_path / "out")) == N
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
-        ".lock", "images", "latents.npy", "raw_latents.npy",
+        ".exported", ".lock", "images", "latents.npy", "raw_latents.npy",
     ]  # fmt: skip
 
 
@@ -123,7 +203,7 @@ def test_what_is_there_is_not_overwritten(data: Dataset, tmp_path: Path) -> None
 def test_a_disk_that_does_not_keep_what_is_written(
     data: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(exporting, "holds", lambda *_: False)
+    monkeypatch.setattr(Export, "_holds", lambda *_: False)
     with pytest.raises(Failed, match=r"images/\d\d\.png: does not read as it was written"):
         export(data, "3dident", tmp_path / "out")
     monkeypatch.undo()

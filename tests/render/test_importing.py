@@ -16,8 +16,8 @@ from ident.render import importing
 from ident.render.dataset import Dataset
 from ident.render.errors import Failed, Impossible
 from ident.render.importing import Import
-from ident.render.layouts import causal3dident, threedident
-from ident.render.layouts.trees import Item, files_of_archive, files_of_folder, items
+from ident.render.layouts import LAYOUTS
+from ident.render.layouts.files import Item, files_of_archive, files_of_folder
 from ident.render.manifest import Imported, Manifest
 from ident.render.storage import Storage
 from ident.render.verify import verify
@@ -25,6 +25,7 @@ from tests.render.engines import RECIPE
 from tests.render.test_dataset import WANTED, N
 
 RAW = RECIPE.source(0, N)
+TREE = LAYOUTS["3dident"]
 
 
 def png(image: np.ndarray) -> bytes:  # type: ignore[type-arg]
@@ -70,12 +71,12 @@ def shuffled(files: dict[str, bytes]) -> dict[str, bytes]:
 
 def bring(found: Iterator[Item], out: Path, layout: str = "3dident", codec: str = "compact") -> Manifest:
     (out / "shards").mkdir(parents=True, exist_ok=True)
-    made = Import(Storage(str(out)), Imported(layout, "here"), codec)
+    made = Import(Storage(str(out)), Imported(layout, "here"), codec, 1000)
     return made.run(found, lambda: None, lambda _: None)
 
 
 def of_tar(files: dict[str, bytes], mode: str = "w") -> Iterator[Item]:
-    return items(files_of_archive(tar(files, mode), "a.tar"), threedident.PATTERN, "a.tar")
+    return TREE.items(files_of_archive(tar(files, mode), "a.tar"), "a.tar")
 
 
 @pytest.fixture(autouse=True)
@@ -101,12 +102,12 @@ def test_a_folder(tmp_path: Path) -> None:
     for name, data in FILES.items():
         (tmp_path / "in" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "in" / name).write_bytes(data)
-    bring(items(files_of_folder(tmp_path / "in"), threedident.PATTERN, "in"), tmp_path / "d")
+    bring(TREE.items(files_of_folder(tmp_path / "in"), "in"), tmp_path / "d")
     assert np.array_equal(Dataset(tmp_path / "d").images(range(N)), WANTED)
 
 
 def test_parts_follow_each_other(tmp_path: Path) -> None:
-    found = items(files_of_archive(tar(shuffled(CAUSAL)), "a.tar"), causal3dident.PATTERN, "a.tar")
+    found = LAYOUTS["causal3dident"].items(files_of_archive(tar(shuffled(CAUSAL)), "a.tar"), "a.tar")
     bring(found, tmp_path / "d", "causal3dident")
     assert np.array_equal(Dataset(tmp_path / "d").images(range(N)), WANTED)
     assert np.array_equal(Dataset(tmp_path / "d").latents, RAW)
@@ -156,7 +157,7 @@ def lacking(name: str) -> dict[str, bytes]:
 WRONG = {
     "20 latents and 19 images, look at image 7": lacking("train/images/07.png"),
     "20 latents and 21 images, look at image 20": FILES | {"train/images/20.png": png(WANTED[0])},
-    "raw latents of parts": lacking("train/raw_latents.npy"),
+    "has no latents": lacking("train/raw_latents.npy"),
     r"images/03\.png: not an image": FILES | {"train/images/03.png": b"junk"},
     r"images/03\.png: not an image \(.*": FILES | {"train/images/03.png": FILES["train/images/03.png"][:-20]},
     "32 pixels a side, the first image has 16": FILES | {"train/images/03.png": png(np.zeros((32, 32, 3), np.uint8))},
@@ -187,11 +188,11 @@ def test_links_and_cut_archives() -> None:
         archive.addfile(member)
     out.seek(0)
     with pytest.raises(Failed, match=r"'images/0\.png' is a link"):
-        list(items(files_of_archive(out, "a.tar"), threedident.PATTERN, "a.tar"))
+        list(TREE.items(files_of_archive(out, "a.tar"), "a.tar"))
     whole = tar(FILES, "w:gz").getvalue()
     for data in (whole[: len(whole) // 2], b"junk" * 1000, b""):
         with pytest.raises(Failed, match=r"a\.tar: not a whole tar archive"):
-            list(items(files_of_archive(io.BytesIO(data), "a.tar"), threedident.PATTERN, "a.tar"))
+            list(TREE.items(files_of_archive(io.BytesIO(data), "a.tar"), "a.tar"))
 
 
 def test_two_sets_are_not_mixed() -> None:
