@@ -21,7 +21,7 @@ from ident.render.shards import Array
 from ident.render.storage import LOCK, PART, check_room, lock, make_folder, naming, write
 
 MARK = ".exported"
-FILE_BYTES = 2**26  # about, at most; a thread has a file in memory
+FILE_BYTES = 2**25  # about, at most; each thread has a file in memory
 PNG_BYTES = 0.6  # about, a pixel
 
 Tell = Callable[[int, int], object]
