@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import shutil
 import socket
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -48,45 +50,35 @@ def by_curl(url: str, manifest: Manifest, out: Path) -> None:
 
 def measure() -> Iterator[dict[str, Any]]:
     """One ratio."""
-    with tempfile.TemporaryDirectory() as name, socket.socket() as free:
-        folder = Path(name)
+    with tempfile.TemporaryDirectory() as root, socket.socket() as free:
+        folder = Path(root)
         manifest = make(folder / "d")
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
         free.close()
-        command = [sys.executable, "-m", "http.server", "--bind", "127.0.0.1", "--directory", name, str(port)]
+        command = [sys.executable, "-m", "http.server", "--bind", "127.0.0.1", "--directory", root, str(port)]
         server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         try:
-            url, taken = f"http://127.0.0.1:{port}/d", {"curl": list[float](), "pull": list[float]()}
-            subprocess.run(
-                [
-                    "curl",
-                    "--silent",
-                    "--fail",
-                    "--retry",
-                    "9",
-                    "--retry-connrefused",
-                    "-o",
-                    "/dev/null",
-                    f"{url}/dataset.json",
-                ],
-                check=True,
-            )
-            for i in range(ROUNDS):  # in turns, so that both see the same machine
-                os.sync()  # so that neither waits for what the other left to be written
-                start = time.monotonic()
-                by_curl(url, manifest, folder / f"curl{i}")
-                taken["curl"].append(time.monotonic() - start)
-                os.sync()
-                start = time.monotonic()
-                transfer.pull([Storage(url)], Storage(f"{folder}/pull{i}"), force=False, tell=lambda *_: None)
-                taken["pull"].append(time.monotonic() - start)
-                for made in (f"curl{i}", f"pull{i}"):
-                    subprocess.run(["rm", "-r", folder / made], check=True)
+            url, taken = f"http://127.0.0.1:{port}/d", defaultdict[str, list[float]](list)
+            wait = ["curl", "--silent", "--fail", "--retry", "9", "--retry-connrefused", "-o", "/dev/null"]
+            subprocess.run([*wait, f"{url}/dataset.json"], check=True)
+            ways: dict[str, Callable[[Path], object]] = {
+                "curl": lambda out: by_curl(url, manifest, out),
+                "pull": lambda out: transfer.pull([Storage(url)], Storage(str(out)), force=False, tell=lambda *_: None),
+            }
+            for _ in range(1 + ROUNDS):  # in turns, so that both see the same machine
+                for name, way in ways.items():
+                    os.sync()  # neither waits for what the other left to be written, or for memory that it left full
+                    start = time.monotonic()
+                    way(folder / name)
+                    taken[name].append(time.monotonic() - start)
+                    os.sync()
+                    taken[f"{name} and a sync"].append(time.monotonic() - start)
+                    shutil.rmtree(folder / name)
         finally:
             server.kill()
             server.wait()
-    times = {name: float(np.median(found)) for name, found in taken.items()}
+    times = {name: float(np.median(found[1:])) for name, found in taken.items()}
     rate = SHARDS * SIZE / 1e6
     yield {
         "name": "transfer.pull",
@@ -94,6 +86,6 @@ def measure() -> Iterator[dict[str, Any]]:
         "bar": 0.8,
         "quality": 1.0,
         "unit": "of curl's speed, with checksums",
-        "note": f"{SHARDS} shards of {SIZE / 1e6:.0f} MB: pull {rate / times['pull']:.0f} MB/s, "
-        f"curl {rate / times['curl']:.0f} MB/s",
+        "note": f"{SHARDS} shards of {SIZE / 1e6:.0f} MB, in MB/s: "
+        + ", ".join(f"{name} {rate / taken:.0f}" for name, taken in times.items()),
     }
