@@ -12,8 +12,11 @@ from importlib.metadata import version
 import click
 
 from ident.cli.doctor import doctor
+from ident.cli.export import export
+from ident.cli.import_ import import_
 from ident.cli.info import info
-from ident.cli.pull import export, import_, pull, push
+from ident.cli.pull import pull
+from ident.cli.push import push
 from ident.cli.render import render
 from ident.cli.show import show
 from ident.cli.verify import verify

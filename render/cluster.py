@@ -119,13 +119,16 @@ def in_order(work: Callable[[T], R], items: Iterable[T]) -> Iterator[tuple[T, R]
     """The items and their results in order, by a thread a core; no more are taken in than keep these busy."""
     waiting = deque[tuple[T, Future[R]]]()
     with ThreadPoolExecutor(cores()) as pool:
-        for item in items:
-            waiting.append((item, pool.submit(work, item)))
-            if len(waiting) > 4 * cores():
-                first, result = waiting.popleft()
+        try:
+            for item in items:
+                waiting.append((item, pool.submit(work, item)))
+                if len(waiting) > 4 * cores():
+                    first, result = waiting.popleft()
+                    yield first, result.result()
+            for first, result in waiting:
                 yield first, result.result()
-        for first, result in waiting:
-            yield first, result.result()
+        finally:
+            pool.shutdown(cancel_futures=True)
 
 
 def gpus_there(address: str | None) -> int:

@@ -1,8 +1,12 @@
-"""A dataset in a layout that other people's readers expect: every file is read again as it is written."""
+"""A dataset in a layout that other people's readers expect: every file is read again as it is written.
+
+Until all are whole, they have names that no reader looks for.
+"""
 
 from __future__ import annotations
 
 import io
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from hashlib import sha256
@@ -14,9 +18,11 @@ from PIL import Image
 from ident.render.cluster import in_order
 from ident.render.dataset import Dataset
 from ident.render.errors import Failed, Impossible
-from ident.render.importing import decode
+from ident.render.intake import decode
 from ident.render.latents import Float32s
-from ident.render.layouts.files import Layout, Row, Written
+from ident.render.layouts import LAYOUTS
+from ident.render.layouts.layout import Layout, Row, Written
+from ident.render.manifest import MANIFEST
 from ident.render.shards import Array
 from ident.render.storage import LOCK, PART, check_room, lock, make_folder, naming, write
 
@@ -32,60 +38,103 @@ class Export:
     """A dataset, the layout that it is to be in, and the folder for that."""
 
     data: Dataset
-    layout: Layout
+    name: str
     folder: Path
 
+    @property
+    def layout(self) -> Layout:
+        """The layout by its name."""
+        return LAYOUTS[self.name]
+
+    @property
+    def rows(self) -> int:
+        """How many images are in a file."""
+        return max(1, min(self.layout.rows, int(FILE_BYTES / self._image_bytes)))
+
+    @property
+    def count(self) -> int:
+        """How many files there are."""
+        return -(-len(self.data) // self.rows)
+
+    @property
+    def _image_bytes(self) -> float:
+        return PNG_BYTES * self.data.manifest.size**2
+
     def run(self, *, force: bool, tell: Tell) -> None:
-        """Write what is not there, and read all of it."""
+        """Write what is not there, and read all of it; the files get their names when all of them are whole."""
         make_folder(self.folder)
         with lock(self.folder / LOCK, f"{self.folder}: another run is writing there"):
             self._check_target(force=force)
-            write(self.folder / MARK, self._mark)
-            n, image_bytes = len(self.data), PNG_BYTES * self.data.manifest.size**2
-            rows = max(1, min(self.layout.rows, int(FILE_BYTES / image_bytes)))
-            raw, count, written = self.data.latents, -(-n // rows), list[Written]()
+            write(self.folder / MARK, self._mark())
+            (self.folder / self.layout.path(0, self.count)).parent.mkdir(exist_ok=True)
+            n, raw, written = len(self.data), self.data.latents, list[Written]()
             tell(0, n)
-            names = (self.layout.path(number, count) for number in range(count))
-            work = ((name, start, min(start + rows, n)) for name, start in zip(names, range(0, n, rows), strict=True))
-            for (_, _, stop), file in in_order(lambda span: self._file(*span, raw), work):
+            for number, file in in_order(lambda number: self._file(number, raw), range(self.count)):
                 written.append(file)
-                tell(stop, n)
-            # Last: who finds these finds all.
-            for name, data in self.layout.rest(self.data.manifest, raw, written).items():
-                write(self.folder / name, data)
+                tell(min((number + 1) * self.rows, n), n)
+            for file in written:
+                if (part := self._part(file.name)).exists():
+                    part.replace(self.folder / file.name)
+            for name, made in self.layout.rest(self.data.manifest, raw, written).items():
+                write(self.folder / name, made)
 
-    @property
     def _mark(self) -> bytes:
-        """What tells this export from others."""
-        return sha256(f"{self.layout.meaning}\n{self.data.manifest.to_json()}".encode()).hexdigest().encode()
+        """What tells this export from others, and which files it has."""
+        dataset = sha256(self.data.manifest.to_json().encode()).hexdigest()
+        return json.dumps({"dataset": dataset, "layout": self.name, "files": self.count}).encode()
 
     def _check_target(self, *, force: bool) -> None:
-        mark = self.folder / MARK
-        ours = mark.exists() and mark.read_bytes() == self._mark
         there = [path for path in self.folder.iterdir() if path.name not in (LOCK, MARK)]
+        mark = (self.folder / MARK).read_bytes() if (self.folder / MARK).is_file() else b""
+        ours = mark == self._mark()
+        if MANIFEST in [path.name for path in there]:
+            raise Impossible(f"{self.folder}: is a dataset of ident; give another --out")
         if there and not ours and not force:
             raise Impossible(f"{self.folder}: holds something else; give --force to overwrite it, or another --out")
-        images = (self.folder / self.layout.path(0, 1)).parent
-        for path in list(images.iterdir()) if images.is_dir() else []:
-            stale = not ours and self.layout.pattern.fullmatch(path.relative_to(self.folder).as_posix())
-            if stale or path.name.startswith(PART):
-                path.unlink()
-        needed = 0 if there and ours else PNG_BYTES * len(self.data) * self.data.manifest.size**2
+        if (self.folder / self.layout.path(0, 1)).parent.is_symlink():
+            raise Impossible(f"{(self.folder / self.layout.path(0, 1)).parent}: is a link; give another --out")
+        if not ours:
+            self._remove(mark)
+        needed = 0 if there and ours else self._image_bytes * len(self.data)
         check_room(self.folder, needed, f"about {needed / 1e9:.2f} GB are needed,")
 
-    def _file(self, name: str, start: int, stop: int, raw: Float32s) -> Written:
-        """Write a file, unless it is there."""
+    def _remove(self, mark: bytes) -> None:
+        """Remove what another export wrote, and nothing else: first what lets readers take it for whole."""
+        try:
+            made = json.loads(mark)
+            layout, count = LAYOUTS[made["layout"]], int(made["files"])
+        except (ValueError, KeyError, TypeError):
+            return
+        for name in layout.last:
+            (self.folder / name).unlink(missing_ok=True)
+        for number in range(count):
+            name = layout.path(number, count)
+            (self.folder / name).unlink(missing_ok=True)
+            self._part(name).unlink(missing_ok=True)
+
+    def _part(self, name: str) -> Path:
+        """Where a file lies until all are whole: under a name that no reader's pattern finds."""
         path = self.folder / name
-        if not self._holds(path, start, raw[start:stop]):
-            data = self.layout.pack([Row(png(self.data.image(i)), raw[i]) for i in range(start, stop)], start)
-            path.parent.mkdir(exist_ok=True)
-            part = path.with_name(f"{PART}{path.name}")
-            with naming(path):
-                part.write_bytes(data)
-                part.replace(path)
-            if not self._holds(path, start, raw[start:stop]):
-                raise Failed(f"{path}: does not read as it was written")
-        return Written(name, stop - start, path.stat().st_size)
+        return path.with_name(f"{PART}{path.name}.part")
+
+    def _file(self, number: int, raw: Float32s) -> Written:
+        """Write a file, unless it is there."""
+        name, start = self.layout.path(number, self.count), number * self.rows
+        wanted = raw[start : start + self.rows]
+        path, part = self.folder / name, self._part(name)
+        if self._holds(path, start, wanted):
+            return Written(name, len(wanted), path.stat().st_size)
+        if not self._holds(part, start, wanted):
+            rows = [Row(png(self.data.image(start + i)), latents) for i, latents in enumerate(wanted)]
+            try:
+                with naming(part):
+                    part.write_bytes(self.layout.pack(rows, start))
+                if not self._holds(part, start, wanted):
+                    raise Failed(f"{path}: does not read as it was written")
+            except BaseException:
+                part.unlink(missing_ok=True)
+                raise
+        return Written(name, len(wanted), part.stat().st_size)
 
     def _holds(self, path: Path, start: int, raw: Float32s) -> bool:
         """Whether a file has these very images and latents."""

@@ -1,219 +1,146 @@
-"""What others have made, brought into shards: images in any order, from a folder or an archive that streams by.
-
-Every image is decoded, checked, encoded anew and kept in a journal; when all are there and the archive's own checksum
-holds, shards are made of these, and each journal goes with its last row. So there is never a second copy of more than
-a shard, and an interrupted import does not encode an image twice.
-"""
+"""Imports: of which files, whether they may go where they shall go, and whether they are there already."""
 
 from __future__ import annotations
 
-import hashlib
 import json
 import shutil
-import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import asdict
-from io import BytesIO
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from hashlib import md5, sha256
 from pathlib import Path
+from typing import IO, cast
 
-import numpy as np
-from PIL import Image
+from ident.render.errors import Failed, Impossible
+from ident.render.intake import NOTES, Intake
+from ident.render.layouts import LAYOUTS
+from ident.render.layouts.files import File, files_of_archive, paths_below
+from ident.render.layouts.layout import Layout, detect
+from ident.render.manifest import Imported, Manifest
+from ident.render.plan import clear, shard_files, tidy
+from ident.render.storage import LOCK, PARTS, Storage, check_room, lock, make_folder, write
 
-from ident.render import shards
-from ident.render.cluster import in_order
-from ident.render.errors import Failed
-from ident.render.latents import Float32s
-from ident.render.layouts.files import Item, Latents, Parts, Picture
-from ident.render.manifest import MANIFEST, Imported, Manifest, Record, describe_latents
-from ident.render.settings import SIZES
-from ident.render.shards import Array, Column, Journal, Sums
-from ident.render.storage import PARTS, Storage, write
-from ident.render.worker import put_shard
+MARK = ".imported"
 
-SHARD_SIZE = 1000
-OPEN = 200  # journals at a time; systems allow a process some 1,000 files
-FORMATS = ("png", "webp", "jpeg")
-
-Encoded = tuple[bytes, Sums]
+Tell = Callable[[int, int], object]
+"""Is told how many bytes were read, of how many."""
 
 
-def decode(data: bytes, where: str) -> Array:
-    """The pixels (H, W, 3) of an image file, if it is one that a dataset may hold."""
-    try:
-        with warnings.catch_warnings(action="error"), Image.open(BytesIO(data), formats=FORMATS) as image:
-            if image.width != image.height or image.width not in SIZES:
-                raise Failed(f"{where}: {image.width} x {image.height} pixels, not a square of {SIZES.start} or more")
-            return np.asarray(image.convert("RGB"))
-    except Failed:
-        raise
-    except Exception as error:  # Pillow raises half a dozen kinds on a damaged file
-        raise Failed(f"{where}: not an image ({error})") from error
+@dataclass(frozen=True)
+class Given:
+    """Files to be imported: where they are, and what tells them from others of the same name."""
+
+    files: Iterator[File]
+    where: str
+    origin: str
+    identity: str
+    size: int
+    check: Callable[[], object] = lambda: None
 
 
-class Import:
-    """One import into a folder: the journals of what has come, and the shards that are made of them."""
+class Streamed:
+    """A file that is read once, with its md5 and how far it is."""
 
-    def __init__(self, out: Storage, source: Imported, codec: str, size: int) -> None:
-        """Import a source of so many bytes: one of another size is another."""
-        self._out, self._source, self._codec = out, source, codec
-        self._parts = out.here / PARTS
-        self._key = hashlib.sha256(json.dumps([source.describe(), codec, size]).encode()).digest()
-        self._parts_said: int | None = None
-        self._raw: dict[int, Float32s] = {}
-        self._seen: dict[int, set[int]] = {}
-        self._journals: dict[tuple[int, int], Journal] = {}
-        self._column: Column | None = None
-        self._records = dict[int, Record]()
-        self._ends = list[int]()
+    def __init__(self, pieces: Iterator[bytes], tell: Callable[[int], object]) -> None:
+        self._pieces, self._tell, self._left = pieces, tell, b""
+        self.md5, self.count = md5(usedforsecurity=False), 0
 
-    def run(self, items: Iterable[Item], check: Callable[[], object], tell: Callable[[int], object]) -> Manifest:
-        """Take in all items, and make shards of them once `check` finds nothing wrong with where they came from."""
-        self._parts.mkdir(exist_ok=True)
-        self._resume()
-        try:
-            self._take_in(items, tell)
-            check()
-            self._lay_out()
-            manifest = self._make_shards()
-        finally:
-            for journal in self._journals.values():
-                journal.close()
-        self._out.write(MANIFEST, manifest.to_json().encode())
-        shutil.rmtree(self._parts)
-        return manifest
+    def read(self, size: int) -> bytes:
+        """So many bytes, or as many as are left."""
+        parts, got = [self._left], len(self._left)
+        while got < size and (piece := next(self._pieces, b"")):
+            self.md5.update(piece)
+            self.count += len(piece)
+            self._tell(self.count)
+            parts.append(piece)
+            got += len(piece)
+        data = b"".join(parts)
+        self._left = data[size:]
+        return data[:size]
 
-    def _resume(self) -> None:
-        """Take up the shards that an earlier run made of its journals."""
-        try:
-            made = json.loads((self._parts / "import.json").read_text())
-            if bytes.fromhex(made["key"]) == self._key:
-                self._ends = list(map(int, made["ends"]))
-                self._records = {int(number): Record(**record) for number, record in made["records"].items()}
-        except (OSError, ValueError, TypeError, KeyError):
+    def drain(self) -> None:
+        """Read what is left, for the sum."""
+        while self.read(2**20):
             pass
 
-    def _note(self) -> None:
-        records = {number: asdict(record) for number, record in self._records.items()}
-        made = {"key": self._key.hex(), "ends": self._ends, "records": records}
-        write(self._parts / "import.json", json.dumps(made).encode())
 
-    def _take_in(self, items: Iterable[Item], tell: Callable[[int], object]) -> None:
-        for picture, (data, sums) in in_order(self._encode, self._new(items, tell)):
-            self._journal(picture.part, picture.number).add(picture.number % SHARD_SIZE, [data], sums)
+def bring(given: Given, layouts: Mapping[str, Layout], out: Storage, *, codec: str, force: bool) -> Manifest:
+    """Bring files in one of the layouts into shards in a folder."""
+    key = sha256(json.dumps([given.origin, given.identity, list(layouts), codec]).encode()).digest()
+    mark = out.here / MARK
+    if not force and mark.is_file() and mark.read_text() == key.hex():
+        there = existing(out)
+        if there is not None and there.complete:
+            return there
+    found, files = detect(given.files, layouts, given.where)
+    make_folder(out.here / "shards")
+    with lock(out.here / LOCK, f"{out}: another run is writing there"):
+        tidy(out)
+        if force:
+            clear(out)
+            shutil.rmtree(out.here / PARTS, ignore_errors=True)
+        elif begun(out) != key.hex() and (existing(out) or shard_files(out) or (out.here / PARTS).exists()):
+            raise Impossible(f"{out}: holds something else: give --force to overwrite it, or another --out")
+        check_room(out.here, given.size, f"about {given.size / 1e9:.2f} GB are needed,")
+        write(mark, key.hex().encode())
+        items = layouts[found].items(files, given.where)
+        return Intake(out, Imported(found, given.origin), codec, key).run(items, given.check)
 
-    def _new(self, items: Iterable[Item], tell: Callable[[int], object]) -> Iterator[Picture]:
-        """Note what comes; gives the images that are not there yet."""
-        count = 0
-        for item in items:
-            if isinstance(item, Parts):
-                if self._parts_said not in (None, item.count):
-                    raise Failed(f"{self._source.origin}: of {self._parts_said} parts, or of {item.count}?")
-                self._parts_said = item.count
-                continue
-            if isinstance(item, Latents):
-                if item.part in self._raw:
-                    raise Failed(f"{self._source.origin}: raw latents of part {item.part} are there twice")
-                self._raw[item.part] = item.raw
-                continue
-            if item.number in self._seen.setdefault(item.part, set()):
-                raise Failed(f"{self._source.origin}: {item.name} is there twice")
-            self._seen[item.part].add(item.number)
-            if self._column is None:
-                size = len(decode(item.data, item.name))
-                self._column = shards.columns(size, self._codec, ())["images"]
-            if not self._has(item):
-                yield item
-            count += 1
-            tell(count)
 
-    def _encode(self, item: Picture) -> Encoded:
-        image, column = decode(item.data, item.name), self._column
-        assert column is not None
-        if image.shape != column.shape:
-            raise Failed(f"{item.name}: {image.shape[0]} pixels a side, the first image has {column.shape[0]}")
-        return column.encode(image), shards.sums(image)
+def existing(out: Storage) -> Manifest | None:
+    """The manifest that is there."""
+    try:
+        return Manifest.read(out)
+    except Impossible:
+        return None
 
-    def _journal(self, part: int, number: int) -> Journal:
-        block = part, number // SHARD_SIZE
-        journal = self._journals.pop(block, None)
-        if journal is None:
-            if len(self._journals) >= OPEN:
-                self._journals.pop(next(iter(self._journals))).close()
-            journal = Journal(self._file(*block), self._key, 1)
-        self._journals[block] = journal  # the last, as the one used last
-        return journal
 
-    def _file(self, part: int, block: int) -> Path:
-        return self._parts / f"{part}-{block:05d}.part"
+def begun(out: Storage) -> str | None:
+    """The key of the import that was begun there."""
+    try:
+        return str(json.loads((out.here / PARTS / NOTES).read_text())["key"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
 
-    def _has(self, item: Picture) -> bool:
-        if item.part < len(self._ends) - 1 and (self._ends[item.part] + item.number) // SHARD_SIZE in self._records:
-            return True
-        return item.number % SHARD_SIZE in self._journal(item.part, item.number)
 
-    def _lay_out(self) -> None:
-        """Where each part begins among all rows; an error if an image or its latents are missing."""
-        where = self._source.origin
-        if not self._raw:
-            raise Failed(f"{where}: has no latents")
-        count = max(self._raw) + 1 if self._parts_said is None else self._parts_said
-        if len(self._raw) != count or max(self._raw) >= count:
-            wrong = next((part for part in range(count) if part not in self._raw), count)
-            raise Failed(f"{where}: has latents of {len(self._raw)} parts, not of {count}: look at part {wrong}")
-        for part, raw in self._raw.items():
-            seen = self._seen.get(part, set())
-            if seen != set(range(len(raw))):
-                missing = sorted(set(range(len(raw))) - seen)[:3] or sorted(seen - set(range(len(raw))))[:3]
-                raise Failed(f"{where}: {len(raw)} latents and {len(seen)} images, look at image {missing[0]}")
-        if set(self._seen) != set(self._raw):
-            raise Failed(f"{where}: images of parts {sorted(self._seen)}, latents of parts {sorted(self._raw)}")
-        ends = np.cumsum([0, *(len(self._raw[part]) for part in sorted(self._raw))]).tolist()
-        if self._ends not in ([], ends):
-            raise Failed(f"{where}: has changed since the import was begun; give --force to begin it anew")
-        self._ends = ends
+def bring_path(path: Path, layout: str, out: Storage, *, codec: str, force: bool, tell: Tell) -> Manifest:
+    """Bring a folder, an archive of one, or a file that has a whole set into shards."""
+    if not path.exists():
+        raise Impossible(f"{path}: is not there; give a folder, or a tar archive")
+    if out.here.resolve() in (path.resolve(), *path.resolve().parents) or path.resolve() in out.here.resolve().parents:
+        raise Impossible(f"{out} and {path} lie in each other; give another --out")
+    found = {file.relative_to(path).as_posix(): file for file in paths_below(path)} if path.is_dir() else {"": path}
+    facts = [(name, file.stat().st_size, file.stat().st_mtime_ns) for name, file in found.items()]
+    total = sum(size for _, size, _ in facts)
+    layouts = {layout: LAYOUTS[layout]}
 
-    def _rows(self, start: int, n: int) -> Iterator[tuple[int, Journal, int]]:
-        """Of each row of a shard its number there, and where it is kept."""
-        for row in range(n):
-            part = int(np.searchsorted(self._ends, start + row, side="right")) - 1
-            number = start + row - self._ends[part]
-            yield row, self._journal(part, number), number % SHARD_SIZE
+    def given(files: Iterator[File]) -> Manifest:
+        return bring(Given(files, str(path), path.name, repr(facts), total), layouts, out, codec=codec, force=force)
 
-    def _make_shards(self) -> Manifest:
-        assert self._column is not None
-        manifest = Manifest(
-            n=self._ends[-1],
-            size=self._column.shape[0],
-            codec=self._codec,
-            passes=[],
-            shard_size=SHARD_SIZE,
-            source=self._source.describe(),
-            render=None,
-            latents=describe_latents(),
-            shards=self._records,
-        )
-        raw = np.concatenate([self._raw[part] for part in sorted(self._raw)])
-        kept: Mapping[str, Column] = {"images": self._column}
-        for number in range(manifest.count):
-            if number in self._records:
-                continue
-            span, gathered = manifest.span(number), self._parts / f"{number:05d}.rows"
-            gathered.unlink(missing_ok=True)
-            with Journal(gathered, self._key, 1) as journal:
-                for row, source, at in self._rows(span.start, span.n):
-                    journal.add(row, *source.row(at))
-                part, rows, recipe = gathered.with_suffix(".h5"), raw[span.start :][: span.n], manifest.recipe()
-                self._records[number] = put_shard(self._out, part, span, rows, kept, journal, recipe)
-            self._note()
-            gathered.unlink()
-            self._forget(span.start + span.n)
-        return manifest
+    if not path.is_dir() and is_archive_of(path, layouts):
+        with path.open("rb") as file:
+            stream = Streamed(iter(partial(file.read, 2**20), b""), lambda count: tell(count, total))
+            return given(files_of_archive(cast("IO[bytes]", stream), str(path)))
+    alone = LAYOUTS[layout].path(0, 1)
+    if not path.is_dir() and (LAYOUTS[layout].rows == 1 or not path.name.endswith(Path(alone).suffix)):
+        raise Impossible(f"{path}: not a tar archive with files in the layout {layout}, nor one of its files")
+    return given(counted(found if path.is_dir() else {alone: path}, lambda count: tell(count, total)))
 
-    def _forget(self, end: int) -> None:
-        """Remove the journals of which every row is in a shard."""
-        for path in list(self._parts.glob("*-*.part")):
-            part, block = map(int, path.stem.split("-"))
-            if min(self._ends[part] + (block + 1) * SHARD_SIZE, self._ends[part + 1]) <= end:
-                if (part, block) in self._journals:
-                    self._journals.pop((part, block)).close()
-                path.unlink()
+
+def is_archive_of(path: Path, layouts: Mapping[str, Layout]) -> bool:
+    """Whether a file is a tar archive of files in one of the layouts."""
+    with path.open("rb") as file:
+        try:
+            detect(files_of_archive(file, str(path)), layouts, str(path))
+        except (Failed, Impossible):
+            return False
+    return True
+
+
+def counted(found: Mapping[str, Path], tell: Callable[[int], object]) -> Iterator[File]:
+    """Files on a disk by the names that they shall have, telling how many bytes they have so far."""
+    count = 0
+    for name, path in found.items():
+        yield name, partial(cast("Callable[..., IO[bytes]]", path.open), "rb")
+        count += path.stat().st_size
+        tell(count)

@@ -55,7 +55,7 @@ class Handler(BaseHTTPRequestHandler):
         if moods.statuses:
             self.answer(*moods.statuses.pop(0))
             return
-        path = moods.folder / self.path.removeprefix("/moved").lstrip("/")
+        path = moods.folder / self.path.partition("?")[0].removeprefix("/moved").lstrip("/")
         if not path.is_file():
             self.answer(404, {})
             return

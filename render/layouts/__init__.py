@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from ident.render.layouts import causal3dident, threedident
-from ident.render.layouts.files import Layout
 from ident.render.layouts.huggingface import HuggingFace
+from ident.render.layouts.layout import Layout
 from ident.render.layouts.mds import MDS
 from ident.render.layouts.webdataset import WebDataset
 

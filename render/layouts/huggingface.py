@@ -12,7 +12,8 @@ import numpy as np
 
 from ident.render.errors import Failed, Impossible
 from ident.render.latents import LATENTS, Float32s, to_scene_values
-from ident.render.layouts.files import LARGEST, Row, Written, content
+from ident.render.layouts.files import LARGEST, content
+from ident.render.layouts.layout import Row, Written
 from ident.render.layouts.sharded import Sharded
 from ident.render.manifest import Manifest
 
@@ -28,7 +29,7 @@ configs:
 - config_name: default
   data_files:
   - split: {split}
-    path: data/*.parquet
+    path: data/*-of-{files:05d}.parquet
 dataset_info:
   features:
   - name: image
@@ -73,7 +74,10 @@ class HuggingFace(Sharded):
     """Parquet files with the columns image, raw_latents and latents."""
 
     meaning = "README.md, data/00000-of-00250.parquet"
-    pattern = re.compile(r"(?P<root>(.*/)?([^/\d][^/]*?-)?)(?P<part>\d{1,9})-of-(?P<of>\d{1,9})(-[0-9a-f]+)?\.parquet")
+    last = ("README.md",)
+    pattern = re.compile(
+        r"(?P<root>(.*/)?([^/\d][^/]*?-)?)(?P<part>\d{1,9})(-of-(?P<of>\d{1,9}))?(-[0-9a-f]+)?\.parquet"
+    )
 
     def path(self, number: int, count: int) -> str:
         """The name of a file."""
@@ -111,7 +115,10 @@ class HuggingFace(Sharded):
                     raise ValueError(f"row group {group} has more than {LARGEST} bytes")
             for batch in table.iter_batches(GROUP, columns=["image", "raw_latents"]):
                 for row in batch.to_pylist():
-                    yield Row(row["image"]["bytes"], np.array(row["raw_latents"], np.float32))
+                    image = row["image"]["bytes"] if isinstance(row["image"], dict) else row["image"]
+                    if not isinstance(image, bytes):
+                        raise ValueError(f"an image has no bytes, but is {str(row['image'])[:50]}")
+                    yield Row(image, np.array(row["raw_latents"], np.float32))
         except (pa.ArrowException, ValueError, TypeError, KeyError, OSError) as error:
             said = " ".join(str(error).split())
             raise Failed(f"{what}: not a Parquet file of images and latents ({said})") from error
@@ -125,6 +132,7 @@ class HuggingFace(Sharded):
         ]
         card = CARD.format(
             split=re.sub(r"\W", "_", str(said["source"].get("split", "train"))),
+            files=len(files),
             width=len(LATENTS),
             n=manifest.n,
             size=manifest.size,

@@ -13,7 +13,8 @@ import numpy as np
 from ident.render import latents
 from ident.render.errors import Failed
 from ident.render.latents import NAMES, Float32s
-from ident.render.layouts.files import LARGEST, Row, Written, read_json
+from ident.render.layouts.files import LARGEST, read_json
+from ident.render.layouts.layout import Row, Written
 from ident.render.layouts.sharded import Sharded
 from ident.render.manifest import Manifest
 
@@ -30,6 +31,7 @@ FORMAT: Mapping[str, Any] = {
     "size_limit": None,
     "version": 2,
 }
+VECTORS = {f"ndarray:{kind}:{len(NAMES)}": np.dtype(kind) for kind in ("float32", "float64")}
 IMAGES = ("png", "jpeg", "bytes")
 MOST_ROWS = 10**6
 U4 = np.dtype("<u4")
@@ -42,8 +44,9 @@ class MDS(Sharded):
     """
 
     meaning = "Mosaic Streaming: index.json, shard.00000.mds"
-    pattern = re.compile(r"(?P<root>(.*/)?)(shard\.(?P<part>\d{1,9})\.mds|index\.json)")
-    listing = "shards"
+    pattern = re.compile(r"(?P<root>(.*/)?)shard\.(?P<part>\d{1,9})\.mds|(.*/)?index\.json")
+    last = ("index.json",)
+    listing = ("shards", "samples")
 
     def path(self, number: int, _: int) -> str:
         """The name of a shard."""
@@ -63,17 +66,10 @@ class MDS(Sharded):
         if not 0 < count <= MOST_ROWS:
             raise Failed(f"{what}: {count} samples, where 1 to {MOST_ROWS} are allowed")
         ends = numbers(file, count + 1, what)
-        sizes = columns_of(take(file, int(ends[0]) - U4.itemsize * (count + 2), what), what)
+        sizes, dtype = columns_of(take(file, int(ends[0]) - U4.itemsize * (count + 2), what), what)
         for start, end in pairwise(ends):
             values = values_of(take(file, int(end) - int(start), what), sizes, what)
-            yield Row(values["image"], np.frombuffer(values["raw_latents"], "<f4"))
-
-    def count(self, index: Any) -> int:
-        """How many shards there are, none of them packed."""
-        packed = {shard["compression"] for shard in index["shards"]} - {None}
-        if packed:
-            raise ValueError(f"shards packed with {', '.join(map(str, packed))}: only those that are not can be read")
-        return super().count(index)
+            yield Row(values["image"], np.frombuffer(values["raw_latents"], dtype).astype(np.float32))
 
     def rest(self, _: Manifest, __: Float32s, files: list[Written]) -> dict[str, bytes]:
         """The index of the shards."""
@@ -111,23 +107,24 @@ def numbers(file: IO[bytes], count: int, what: str) -> np.ndarray:  # type: igno
     return np.frombuffer(take(file, U4.itemsize * count, what), U4)
 
 
-def columns_of(data: bytes, what: str) -> dict[str, int | None]:
-    """The columns, and the sizes of those that have one."""
+def columns_of(data: bytes, what: str) -> tuple[dict[str, int | None], np.dtype[Any]]:
+    """The columns, the sizes of those that have one, and what the raw latents are made of."""
     made = read_json(data, what)
     try:
         names, encodings, sizes = made["column_names"], made["column_encodings"], made["column_sizes"]
         encoded, sized = dict(zip(names, encodings, strict=True)), dict(zip(names, sizes, strict=True))
     except (ValueError, KeyError, TypeError) as error:
         raise Failed(f"{what}: not an MDS shard ({type(error).__name__}: {error})") from error
-    if encoded.get("image") not in IMAGES or encoded.get("raw_latents") != VECTOR:
-        wanted = f"image in {' or '.join(IMAGES)}, raw_latents in {VECTOR}"
+    if encoded.get("image") not in IMAGES or encoded.get("raw_latents") not in VECTORS:
+        wanted = f"image in {' or '.join(IMAGES)}, raw_latents in {' or '.join(VECTORS)}"
         found = ", ".join(f"{name} in {encoding}" for name, encoding in encoded.items())
         raise Failed(f"{what}: the columns are {found}; wanted are {wanted}")
-    if sized["raw_latents"] != SIZES["raw_latents"] or any(
+    dtype = VECTORS[encoded["raw_latents"]]
+    if sized["raw_latents"] != dtype.itemsize * len(NAMES) or any(
         size is not None and not (type(size) is int and size > 0) for size in sizes
     ):
         raise Failed(f"{what}: not an MDS shard (the sizes of its columns are {sizes})")
-    return sized
+    return sized, dtype
 
 
 def values_of(data: bytes, sizes: Mapping[str, int | None], what: str) -> dict[str, bytes]:

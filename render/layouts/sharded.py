@@ -3,32 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import IO, Any
+from typing import IO
 
 import numpy as np
 
 from ident.render.errors import Failed
 from ident.render.latents import NAMES, Float32s
-from ident.render.layouts.files import (
-    File,
-    Item,
-    Latents,
-    Layout,
-    Parts,
-    Picture,
-    checked,
-    content,
-    matching,
-    read_json,
-)
+from ident.render.layouts.files import File, checked, content, matching, read_json
+from ident.render.layouts.layout import Item, Latents, Layout, Parts, Picture
 
 
 class Sharded(Layout):
     """A layout with rows in numbered files. The pattern has the groups root, part, and of (how many) or index."""
 
     rows = 1000
-    listing = ""
-    """Under which name an index lists the parts."""
+    listing = ("", "")
+    """Under which name an index lists the files, and under which how many samples each has."""
 
     def items(self, files: Iterator[File], where: str) -> Iterator[Item]:
         """The images of each part, then its latents."""
@@ -36,7 +26,7 @@ class Sharded(Layout):
             groups, what = found.groupdict(), f"{where}/{name}"
             with opened() as file:
                 if groups["part"] is None:
-                    yield Parts(self._listed(file, what))
+                    yield self._listed(file, what)
                     continue
                 if groups.get("of") is not None:
                     yield Parts(int(groups["of"]))
@@ -54,12 +44,14 @@ class Sharded(Layout):
             raise Failed(f"{what}: not all of its rows have {len(NAMES)} latents")
         yield Latents(part, checked(np.stack(raw), what))
 
-    def _listed(self, file: IO[bytes], what: str) -> int:
+    def _listed(self, file: IO[bytes], what: str) -> Parts:
+        files, samples = self.listing
         try:
-            return self.count(read_json(content(file, what), what))
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            listed = read_json(content(file, what), what)[files]
+            packed = {part.get("compression") for part in listed} - {None}
+            rows = tuple(int(part[samples]) for part in listed)
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
             raise Failed(f"{what}: not an index of the files ({type(error).__name__}: {error})") from error
-
-    def count(self, index: Any) -> int:
-        """How many parts an index has."""
-        return len(list(index[self.listing]))
+        if packed:
+            raise Failed(f"{what}: files packed with {', '.join(map(str, packed))}; only unpacked ones can be read")
+        return Parts(len(rows), rows)

@@ -12,18 +12,8 @@ import numpy as np
 
 from ident.render import latents
 from ident.render.latents import Float32s
-from ident.render.layouts.files import (
-    File,
-    Item,
-    Latents,
-    Layout,
-    Picture,
-    Row,
-    Written,
-    content,
-    matching,
-    read_latents,
-)
+from ident.render.layouts.files import LARGEST, LARGEST_IMAGE, File, content, matching, read_latents
+from ident.render.layouts.layout import Item, Latents, Layout, Picture, Row, Written
 from ident.render.manifest import Manifest
 from ident.render.storage import npy
 
@@ -38,6 +28,11 @@ class Tree(Layout):
     suffix: str
     rows: int = 1
 
+    @property
+    def last(self) -> tuple[str, ...]:  # type: ignore[override]
+        """The latents."""
+        return f"raw_latents{self.suffix}.npy", f"latents{self.suffix}.npy"
+
     def path(self, number: int, count: int) -> str:
         """The name of an image: as many digits as readers expect."""
         return f"{self.images}/{number:0{max(1, math.ceil(math.log10(count)))}d}.png"
@@ -49,19 +44,19 @@ class Tree(Layout):
 
     def unpack(self, file: IO[bytes], what: str) -> Iterator[Row]:
         """The image; its latents lie elsewhere."""
-        yield Row(content(file, what), None)
+        yield Row(content(file, what, LARGEST_IMAGE), None)
 
     def rest(self, _: Manifest, raw: Float32s, __: list[Written]) -> dict[str, bytes]:
         """The latents."""
         values = latents.to_scene_values(raw).astype(np.float32)
-        return {f"raw_latents{self.suffix}.npy": npy(raw), f"latents{self.suffix}.npy": npy(values)}
+        return dict(zip(self.last, (npy(raw), npy(values)), strict=True))
 
     def items(self, files: Iterator[File], where: str) -> Iterator[Item]:
         """Images and latents."""
         for found, (name, opened) in matching(files, self.pattern, where):
-            with opened() as file:
-                data = content(file, f"{where}/{name}")
             groups = found.groupdict()
+            with opened() as file:
+                data = content(file, f"{where}/{name}", LARGEST if groups["image"] is None else LARGEST_IMAGE)
             part = int(groups.get("part_of_latents") or groups.get("part_of_image") or 0)
             if groups["image"] is None:
                 yield Latents(part, read_latents(data, f"{where}/{name}"))

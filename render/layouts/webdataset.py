@@ -15,7 +15,8 @@ import numpy as np
 from ident.render import latents
 from ident.render.errors import Failed
 from ident.render.latents import Float32s
-from ident.render.layouts.files import Row, Written, checked, content, files_of_archive, read_json, read_latents
+from ident.render.layouts.files import LARGEST_IMAGE, checked, content, files_of_archive, read_json, read_latents
+from ident.render.layouts.layout import Row, Written
 from ident.render.layouts.sharded import Sharded
 from ident.render.manifest import Manifest
 from ident.render.storage import npy
@@ -27,8 +28,9 @@ class WebDataset(Sharded):
     """Files that share the name up to the first dot are a sample; `shardindex.json` says which archives there are."""
 
     meaning = "000000.tar with 000000.png, 000000.raw_latents.npy, ..."
-    pattern = re.compile(r"(?P<root>(.*/)?[^/]*?)((?P<part>\d{1,9})\.tar|shardindex\.json)")
-    listing = "shardlist"
+    pattern = re.compile(r"(?P<root>(.*/)?[^/]*?)(?P<part>\d{1,9})\.(tar|tgz|tar\.gz)|(.*/)?shardindex\.json")
+    last = ("shardindex.json",)
+    listing = ("shardlist", "nsamples")
 
     def path(self, number: int, _: int) -> str:
         """The name of an archive."""
@@ -54,7 +56,7 @@ class WebDataset(Sharded):
             sample = {}
             for name, opened in group:
                 with opened() as member:
-                    sample[name[len(key) + 1 :]] = content(member, f"{what}/{name}")
+                    sample[name[len(key) + 1 :]] = content(member, f"{what}/{name}", LARGEST_IMAGE)
             image = next((sample[kind] for kind in IMAGES if kind in sample), None)
             raw = raw_latents(sample, f"{what}/{key}")
             if image is None or raw is None:
@@ -86,6 +88,6 @@ def raw_latents(sample: dict[str, bytes], what: str) -> Float32s | None:
     found = read_json(sample["json"], f"{what}.json")
     try:
         array = np.array(found["raw_latents"] if isinstance(found, dict) else found, np.float64)
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, OverflowError) as error:
         raise Failed(f"{what}.json: no list of raw latents ({type(error).__name__}: {error})") from error
     return checked(np.atleast_2d(array), f"{what}.json").reshape(-1)

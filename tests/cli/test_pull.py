@@ -124,8 +124,10 @@ def test_the_published_dataset_by_its_name(ident: Run, tmp_path: Path) -> None:
         assert done.returncode == 1
         assert "3dident_test.tar: arrived damaged, its md5 is" in done.stderr
         assert not (tmp_path / "other-test" / "dataset.json").exists()
-        done = ident("pull", f"{moods.url}/3dident_train.tar")
+        done = ident("pull", f"{moods.url}/3dident_train.tar?download=1")
         assert "data/3dident_train/dataset.json: 20 images" in done.stdout
+        done = ident("pull", f"{moods.url}/none.tar")
+        assert (done.returncode, done.stderr.splitlines()[-1]) == (2, f"ident: {moods.url}/none.tar: is not there")
     done = ident("import", "zenodo/3dident_train.tar", "--from", "3dident", "--out", "imported", "--codec", "fast")
     assert done.returncode == 0, done.stderr
     assert np.array_equal(Dataset(tmp_path / "imported").images(range(N)), WANTED)

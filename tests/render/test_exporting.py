@@ -19,11 +19,11 @@ from PIL import Image
 from pyarrow import parquet
 from torch.utils.data import DataLoader
 
-from ident.render import exporting, importing, latents, storage
-from ident.render.archives import bring_local
+from ident.render import exporting, intake, latents, storage
 from ident.render.dataset import Dataset
 from ident.render.errors import Failed, Impossible
 from ident.render.exporting import Export
+from ident.render.importing import bring_path
 from ident.render.layouts import LAYOUTS
 from ident.render.storage import Storage
 from tests.render import libraries
@@ -36,7 +36,7 @@ LIBRARIES = pytest.mark.parametrize("layout", ["webdataset", "mds", "huggingface
 
 @pytest.fixture
 def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Dataset:
-    monkeypatch.setattr(importing, "SHARD_SIZE", 8)
+    monkeypatch.setattr(intake, "SHARD_SIZE", 8)
     monkeypatch.setattr(exporting, "FILE_BYTES", 3 * 16 * 16)  # five images, where several are in a file
     paint(tmp_path / "d")
     return Dataset(tmp_path / "d")
@@ -44,12 +44,12 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Dataset:
 
 def export(data: Dataset, layout: str, folder: Path, *, force: bool = False) -> list[tuple[int, int]]:
     told = list[tuple[int, int]]()
-    Export(data, LAYOUTS[layout], folder).run(force=force, tell=lambda *far: told.append(far))
+    Export(data, layout, folder).run(force=force, tell=lambda *far: told.append(far))
     return told
 
 
 def bring(path: Path, layout: str, out: Path) -> None:
-    bring_local(path, layout, Storage(str(out)), codec="fast", force=False, tell=lambda _: None)
+    bring_path(path, layout, Storage(str(out)), codec="fast", force=False, tell=lambda *_: None)
 
 
 class Published(torch.utils.data.Dataset[tuple[torch.Tensor, torch.Tensor]]):
@@ -177,12 +177,13 @@ def test_an_export_goes_on(data: Dataset, tmp_path: Path, monkeypatch: pytest.Mo
         export(data, "3dident", tmp_path / "out")
     assert not (tmp_path / "out" / "raw_latents.npy").exists()
     monkeypatch.setattr(Image.Image, "save", save)
-    there = {path: path.stat().st_mtime_ns for path in (tmp_path / "out" / "images").glob("*.png")}
+    assert not list((tmp_path / "out" / "images").glob("*.png"))  # which a reader would take for images of the set
+    there = {path: path.stat().st_mtime_ns for path in (tmp_path / "out" / "images").glob(".*.png.part")}
     assert len(there) == 5
     damaged = min(there)
     damaged.write_bytes(damaged.read_bytes()[:-10])
     export(data, "3dident", tmp_path / "out")
-    again = {path: path.stat().st_mtime_ns for path in there}
+    again = {path: path.with_name(path.name[len(".ident-") : -len(".part")]).stat().st_mtime_ns for path in there}
     assert {path for path in there if there[path] == again[path]} == set(there) - {damaged}
     assert len(Published(tmp_path / "out")) == N
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
@@ -194,10 +195,48 @@ def test_what_is_there_is_not_overwritten(data: Dataset, tmp_path: Path) -> None
     export(data, "3dident", tmp_path / "out")
     export(data, "3dident", tmp_path / "out")
     paint(tmp_path / "e", RECIPE, 9)
-    for other, folder in ((Dataset(tmp_path / "e"), tmp_path / "out"), (data, tmp_path / "d")):
+    for other, layout in ((Dataset(tmp_path / "e"), "3dident"), (data, "mds")):
         with pytest.raises(Impossible, match="holds something else; give --force to overwrite it"):
-            export(other, "3dident", folder)
+            export(other, layout, tmp_path / "out")
+    with pytest.raises(Impossible, match="is a dataset of ident; give another --out"):
+        export(data, "mds", tmp_path / "d", force=True)
     assert np.array_equal(np.load(tmp_path / "out" / "raw_latents.npy"), data.latents)
+
+
+@EVERY
+def test_force_removes_what_an_export_wrote_and_nothing_else(data: Dataset, tmp_path: Path, layout: str) -> None:
+    export(data, layout, tmp_path / "out")
+    mine = [tmp_path / "out" / name for name in ("backup2024.tar", "images/mine.png", "data/mine-1-of-2.parquet")]
+    for path in mine:
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(b"mine")
+    paint(tmp_path / "e", RECIPE, 9)
+    for other in LAYOUTS:
+        export(Dataset(tmp_path / "e"), other, tmp_path / "out", force=True)
+    assert [path.read_bytes() for path in mine] == [b"mine"] * 3
+    found = {path.relative_to(tmp_path / "out").as_posix() for path in (tmp_path / "out").rglob("*") if path.is_file()}
+    found -= {path.relative_to(tmp_path / "out").as_posix() for path in mine}
+    assert found == {".exported", ".lock", "README.md", "data/00000-of-00002.parquet", "data/00001-of-00002.parquet"}
+
+
+def test_a_linked_folder_is_not_written_through(data: Dataset, tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "theirs").mkdir()
+    (tmp_path / "out" / "images").symlink_to(tmp_path / "theirs")
+    with pytest.raises(Impossible, match="images: is a link"):
+        export(data, "3dident", tmp_path / "out", force=True)
+
+
+@EVERY
+def test_half_an_export_is_none(data: Dataset, tmp_path: Path, layout: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(type(LAYOUTS[layout]), "rest", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+    monkeypatch.setattr(Path, "replace", lambda *_: None)
+    with pytest.raises(KeyboardInterrupt):
+        export(data, layout, tmp_path / "out")
+    monkeypatch.undo()
+    with pytest.raises(Impossible, match="in none of the layouts"):
+        bring(tmp_path / "out", layout, tmp_path / "back")
+    assert not (tmp_path / "back").exists()
 
 
 def test_a_disk_that_does_not_keep_what_is_written(

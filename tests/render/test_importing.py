@@ -7,17 +7,20 @@ import random
 import tarfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from PIL import Image
 
-from ident.render import importing
+from ident.render import intake
 from ident.render.dataset import Dataset
 from ident.render.errors import Failed, Impossible
-from ident.render.importing import Import
+from ident.render.importing import counted
+from ident.render.intake import Intake
 from ident.render.layouts import LAYOUTS
-from ident.render.layouts.files import Item, files_of_archive, files_of_folder
+from ident.render.layouts.files import File, files_of_archive, paths_below
+from ident.render.layouts.layout import Item
 from ident.render.manifest import Imported, Manifest
 from ident.render.storage import Storage
 from ident.render.verify import verify
@@ -71,8 +74,7 @@ def shuffled(files: dict[str, bytes]) -> dict[str, bytes]:
 
 def bring(found: Iterator[Item], out: Path, layout: str = "3dident", codec: str = "compact") -> Manifest:
     (out / "shards").mkdir(parents=True, exist_ok=True)
-    made = Import(Storage(str(out)), Imported(layout, "here"), codec, 1000)
-    return made.run(found, lambda: None, lambda _: None)
+    return Intake(Storage(str(out)), Imported(layout, "here"), codec, b"key").run(found, lambda: None)
 
 
 def of_tar(files: dict[str, bytes], mode: str = "w") -> Iterator[Item]:
@@ -81,7 +83,7 @@ def of_tar(files: dict[str, bytes], mode: str = "w") -> Iterator[Item]:
 
 @pytest.fixture(autouse=True)
 def small_shards(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(importing, "SHARD_SIZE", 8)
+    monkeypatch.setattr(intake, "SHARD_SIZE", 8)
 
 
 @pytest.mark.parametrize("mode", ["w", "w:gz"])
@@ -98,11 +100,15 @@ def test_an_archive_in_any_order(tmp_path: Path, mode: str, codec: str) -> None:
     assert sorted(path.name for path in (tmp_path / "d").iterdir()) == ["dataset.json", "shards"]
 
 
+def files_below(folder: Path) -> Iterator[File]:
+    return counted({path.relative_to(folder).as_posix(): path for path in paths_below(folder)}, lambda _: None)
+
+
 def test_a_folder(tmp_path: Path) -> None:
     for name, data in FILES.items():
         (tmp_path / "in" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "in" / name).write_bytes(data)
-    bring(TREE.items(files_of_folder(tmp_path / "in"), "in"), tmp_path / "d")
+    bring(TREE.items(files_below(tmp_path / "in"), "in"), tmp_path / "d")
     assert np.array_equal(Dataset(tmp_path / "d").images(range(N)), WANTED)
 
 
@@ -124,7 +130,7 @@ def test_an_import_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     with pytest.raises(KeyboardInterrupt):
         bring(stopped_after(18, of_tar(FILES)), tmp_path / "d")
     decoded, taken = list[str](), list[str]()
-    decode, take = importing.decode, Storage.take
+    decode, take = intake.decode, Storage.take
 
     def counted(data: bytes, where: str) -> object:
         decoded.append(where)
@@ -136,7 +142,7 @@ def test_an_import_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         taken.append(name)
         take(self, part, name)
 
-    monkeypatch.setattr(importing, "decode", counted)
+    monkeypatch.setattr(intake, "decode", counted)
     monkeypatch.setattr(Storage, "take", stopped)
     with pytest.raises(KeyboardInterrupt):  # two shards are there already
         bring(of_tar(FILES), tmp_path / "d")
@@ -148,6 +154,41 @@ def test_an_import_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert len(decoded) == 1  # which says how large images are
     assert np.array_equal(Dataset(tmp_path / "d").images(range(N)), WANTED)
     assert np.array_equal(Dataset(tmp_path / "d").latents, RAW)
+
+
+def test_a_shard_that_is_lost_meanwhile_is_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made, note = list[int](), Intake._note
+
+    def stopped(self: Intake) -> None:
+        note(self)
+        made.append(1)
+        if len(made) == 3:  # at the start, and after each of two shards
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(Intake, "_note", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        bring(of_tar(FILES), tmp_path / "d")
+    (tmp_path / "d" / "shards" / "00000.h5").unlink()
+    bring(of_tar(FILES), tmp_path / "d")
+    assert np.array_equal(Dataset(tmp_path / "d").images(range(N)), WANTED)
+    assert verify(str(tmp_path / "d"), done=lambda *_: None).wrong == ()
+
+
+@pytest.mark.parametrize(
+    ("mode", "value"), [("I;16", 7), ("F", 0.5), ("RGBA", (1, 2, 3, 4)), ("LA", (1, 2)), ("CMYK", (1, 2, 3, 4))]
+)
+def test_pixels_that_rgb_does_not_hold_are_refused(mode: str, value: Any) -> None:
+    file = io.BytesIO()
+    Image.new(mode, (16, 16), value).save(file, {"F": "tiff", "CMYK": "jpeg"}.get(mode, "png"))
+    with pytest.raises(Failed, match=r"^it: "):
+        intake.decode(file.getvalue(), "it")
+
+
+@pytest.mark.parametrize("mode", ["RGB", "RGBA", "L", "P", "1"])
+def test_pixels_that_rgb_holds_are_kept(mode: str) -> None:
+    file, image = io.BytesIO(), Image.fromarray(WANTED[0]).convert(mode)
+    image.save(file, "png")
+    assert np.array_equal(intake.decode(file.getvalue(), "it"), np.asarray(image.convert("RGB")))
 
 
 def lacking(name: str) -> dict[str, bytes]:

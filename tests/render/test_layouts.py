@@ -17,13 +17,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyarrow import parquet
 
-from ident.render import exporting, importing
-from ident.render.archives import bring_local
+from ident.render import exporting, intake
 from ident.render.dataset import Dataset
 from ident.render.errors import Failed, Impossible
 from ident.render.exporting import Export, png
+from ident.render.importing import bring_path
 from ident.render.layouts import LAYOUTS, mds
-from ident.render.layouts.files import Row
+from ident.render.layouts.layout import Row
 from ident.render.storage import Storage, npy
 from tests.render.test_dataset import WANTED, N, paint
 from tests.render.test_importing import RAW, tar
@@ -39,16 +39,16 @@ Change = Callable[[Path], object]
 @pytest.fixture
 def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Path]:
     """The same dataset in each layout, five images in a file."""
-    monkeypatch.setattr(importing, "SHARD_SIZE", 8)
+    monkeypatch.setattr(intake, "SHARD_SIZE", 8)
     monkeypatch.setattr(exporting, "FILE_BYTES", 3 * 16 * 16)
     paint(tmp_path / "d")
     for layout in SHARDED:
-        Export(Dataset(tmp_path / "d"), LAYOUTS[layout], tmp_path / layout).run(force=False, tell=lambda *_: None)
+        Export(Dataset(tmp_path / "d"), layout, tmp_path / layout).run(force=False, tell=lambda *_: None)
     return {layout: tmp_path / layout for layout in SHARDED}
 
 
-def bring(folder: Path, layout: str, out: Path) -> Dataset:
-    bring_local(folder, layout, Storage(str(out)), codec="fast", force=False, tell=lambda _: None)
+def bring(folder: Path, layout: str, out: Path, *, force: bool = False) -> Dataset:
+    bring_path(folder, layout, Storage(str(out)), codec="fast", force=force, tell=lambda *_: None)
     return Dataset(out)
 
 
@@ -101,6 +101,7 @@ WRONG: list[tuple[str, str, Change]] = [
     ("webdataset", "not JSON", rewrite("shardindex.json", lambda data: data[:20])),
     ("webdataset", "not an index", edit("shardindex.json", lambda made: made.update(shardlist=3))),
     ("webdataset", "not JSON", rewrite("shardindex.json", lambda _: b"[" * 10**5)),
+    ("webdataset", "part 1 has 5 .* says 4", edit("shardindex.json", lambda it: it["shardlist"][1].update(nsamples=4))),
     ("mds", "has latents of 3 parts, not of 4: look at part 3", remove("shard.00003.mds")),
     ("mds", "look at part 1", remove("shard.00001.mds")),
     ("mds", "it is cut short", rewrite("shard.00002.mds", lambda data: data[:-1])),
@@ -110,14 +111,14 @@ WRONG: list[tuple[str, str, Change]] = [
     ("mds", "do not follow each other", rewrite("shard.00002.mds", lambda data: data[:4] + b"\0" * 4 + data[8:])),
     ("mds", "the columns are a in pkl; wanted are image in png", rewrite("shard.00002.mds", lambda _: shard(a="pkl"))),
     ("mds", "not an MDS shard", rewrite("shard.00002.mds", lambda data: data.replace(b"_names", b"_nam_s"))),
-    ("mds", "shards packed with zstd", edit("index.json", lambda made: made["shards"][0].update(compression="zstd"))),
+    ("mds", "packed with zstd", edit("index.json", lambda made: made["shards"][0].update(compression="zstd"))),
     ("mds", "not an index", edit("index.json", lambda made: made.update(shards={"a": 1}))),
     ("huggingface", "look at part 3", remove("data/00003-of-00004.parquet")),
     ("huggingface", "not a Parquet file", rewrite("data/00002-of-00004.parquet", lambda data: data[:-1])),
     ("huggingface", "not a Parquet file", rewrite("data/00002-of-00004.parquet", lambda _: b"")),
     ("huggingface", "the columns are a; wanted are image and raw_latents", table(a=[1])),
     ("huggingface", "not a Parquet file", table(image=[3], raw_latents=[TEN])),
-    ("huggingface", "not an image", table(image=[IMAGE | {"bytes": None}], raw_latents=[TEN])),
+    ("huggingface", "an image has no bytes, but is", table(image=[IMAGE | {"bytes": None}], raw_latents=[TEN])),
     ("huggingface", "not a Parquet file", table(image=[IMAGE], raw_latents=["abc"])),
     ("huggingface", "not all of its rows have 10 latents", table(image=[IMAGE], raw_latents=[TEN[1:]])),
     ("huggingface", "row 0, x is 2.0, not in", table(image=[IMAGE], raw_latents=[[2.0, *TEN[1:]]])),
@@ -168,32 +169,40 @@ def test_an_archive_that_is_cut_between_two_files() -> None:
 @EACH
 def test_one_file_of_a_set(tmp_path: Path, layout: str) -> None:
     paint(tmp_path / "few", n=5)
-    Export(Dataset(tmp_path / "few"), LAYOUTS[layout], tmp_path / "one").run(force=False, tell=lambda *_: None)
+    Export(Dataset(tmp_path / "few"), layout, tmp_path / "one").run(force=False, tell=lambda *_: None)
     (file,) = (path for path in (tmp_path / "one").rglob("*0000*") if path.is_file())
     assert np.array_equal(bring(file, layout, tmp_path / "back").images(range(5)), WANTED[:5])
 
 
 @EACH
-def test_an_archive_of_a_set(folders: dict[str, Path], tmp_path: Path, layout: str) -> None:
-    found = {str(path.relative_to(tmp_path)): path for path in sorted(folders[layout].rglob("*")) if path.is_file()}
-    (tmp_path / "all.tar").write_bytes(tar({name: path.read_bytes() for name, path in found.items()}).getvalue())
-    assert np.array_equal(bring(tmp_path / "all.tar", layout, tmp_path / "back").images(range(N)), WANTED)
+def test_one_file_of_several(folders: dict[str, Path], tmp_path: Path, layout: str) -> None:
+    (file,) = (path for path in folders[layout].rglob("*0002*") if "00002" in path.name)
+    assert np.array_equal(bring(file, layout, tmp_path / "back").images(range(5)), WANTED[10:15])
 
 
 @EACH
-def test_an_import_goes_on_and_notices_a_change(folders: dict[str, Path], tmp_path: Path, layout: str) -> None:
+def test_an_archive_of_a_set(folders: dict[str, Path], tmp_path: Path, layout: str) -> None:
+    found = {str(path.relative_to(tmp_path)): path for path in sorted(folders[layout].rglob("*")) if path.is_file()}
+    (tmp_path / "set1.tar").write_bytes(tar({name: path.read_bytes() for name, path in found.items()}).getvalue())
+    assert np.array_equal(bring(tmp_path / "set1.tar", layout, tmp_path / "back").images(range(N)), WANTED)
+
+
+@EACH
+def test_an_import_notices_a_change(folders: dict[str, Path], tmp_path: Path, layout: str) -> None:
     last = max(path for path in folders[layout].rglob("*0003*") if path.is_file())
     data = last.read_bytes()
     last.write_bytes(data[: len(data) // 2])
     with pytest.raises(Failed):
         bring(folders[layout], layout, tmp_path / "back")
     last.write_bytes(data)
-    assert np.array_equal(bring(folders[layout], layout, tmp_path / "back").images(range(N)), WANTED)
+    with pytest.raises(Impossible, match="holds something else: give --force"):
+        bring(folders[layout], layout, tmp_path / "back")
+    assert np.array_equal(bring(folders[layout], layout, tmp_path / "back", force=True).images(range(N)), WANTED)
 
 
 def test_more_files_than_may_be_open(folders: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(importing, "OPEN", 2)
-    monkeypatch.setattr(importing, "SHARD_SIZE", 3)
+    monkeypatch.setattr(intake, "OPEN", 2)
+    monkeypatch.setattr(intake, "SHARD_SIZE", 3)
     assert np.array_equal(bring(folders["mds"], "mds", tmp_path / "back").images(range(N)), WANTED)
 
 
@@ -204,6 +213,26 @@ def test_two_splits_in_one_folder(folders: dict[str, Path], tmp_path: Path) -> N
         path.unlink()
     with pytest.raises(Impossible, match="holds more than one set, data/test- and data/train-"):
         bring(folders["huggingface"], "huggingface", tmp_path / "back")
+
+
+def test_behind_a_link_and_into_itself(folders: dict[str, Path], tmp_path: Path) -> None:
+    (tmp_path / "linked").mkdir()
+    (tmp_path / "linked" / "data").symlink_to(folders["huggingface"] / "data")
+    (folders["huggingface"] / "data" / "again").symlink_to(folders["huggingface"])
+    assert np.array_equal(bring(tmp_path / "linked", "huggingface", tmp_path / "back").images(range(N)), WANTED)
+    for out in (folders["mds"], folders["mds"] / "in", folders["mds"].parent):
+        with pytest.raises(Impossible, match="lie in each other"):
+            bring(folders["mds"], "mds", out)
+
+
+def test_another_set_of_the_same_name(folders: dict[str, Path], tmp_path: Path) -> None:
+    paint(tmp_path / "few", n=5)
+    Export(Dataset(tmp_path / "few"), "mds", tmp_path / "b" / "mds").run(force=False, tell=lambda *_: None)
+    bring(folders["mds"], "mds", tmp_path / "back")
+    bring(folders["mds"], "mds", tmp_path / "back")
+    with pytest.raises(Impossible, match="holds something else"):
+        bring(tmp_path / "b" / "mds", "mds", tmp_path / "back")
+    assert len(bring(tmp_path / "b" / "mds", "mds", tmp_path / "back", force=True)) == 5
 
 
 def test_without_pyarrow(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,34 @@
+"""`ident export`: a dataset as others' readers expect it."""
+
+from __future__ import annotations
+
+import json
+
+import click
+
+from ident.cli.progress import progress
+from ident.render.dataset import Dataset
+from ident.render.exporting import Export
+from ident.render.layouts import LAYOUTS
+from ident.render.storage import Storage
+
+LISTED = "\b\nLayouts:\n" + "\n".join(f"  {name:<13}  {layout.meaning}" for name, layout in LAYOUTS.items())
+
+
+@click.command(epilog=LISTED)
+@click.argument("data")
+@click.option("--to", "layout", type=click.Choice(list(LAYOUTS)), required=True, help="The layout that it shall be in.")
+@click.option("--out", required=True, help="The folder where it goes, like published/train.")
+@click.option("--force", is_flag=True, help="Overwrite what is there, and remove an earlier export.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")
+def export(data: str, layout: str, out: str, force: bool, as_json: bool) -> None:
+    """Write a dataset as others' readers expect it.
+
+    DATA is a folder or a URL. Every image is written as PNG, read again and compared. The files get their names when
+    all of them are whole, so that no reader finds half of a dataset. Type the same command again to go on after an
+    interruption.
+    """
+    dataset = Dataset(data)
+    with progress("exporting") as done:
+        Export(dataset, layout, Storage(out).here).run(force=force, tell=done)
+    click.echo(json.dumps({"out": out, "images": len(dataset)}) if as_json else f"{out}: {len(dataset)} images")

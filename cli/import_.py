@@ -1,0 +1,35 @@
+"""`ident import`: others' images and latents as a dataset."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from ident.cli.export import LISTED
+from ident.cli.progress import in_bytes, progress
+from ident.cli.pull import say
+from ident.render.codecs import CODECS
+from ident.render.importing import bring_path
+from ident.render.layouts import LAYOUTS
+from ident.render.storage import Storage
+
+
+@click.command("import", epilog=LISTED)
+@click.argument("path", type=click.Path(path_type=Path))
+@click.option("--from", "layout", type=click.Choice(list(LAYOUTS)), required=True, help="The layout it is in.")
+@click.option("--out", required=True, help="The folder where it goes.")
+@click.option("--codec", type=click.Choice(list(CODECS)), default="compact", show_default=True, help="Both lossless.")
+@click.option("--force", is_flag=True, help="Overwrite another dataset.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")
+def import_(path: Path, layout: str, out: str, codec: str, force: bool, as_json: bool) -> None:
+    """Make shards of what others have made.
+
+    PATH is a folder with images and latents, a tar archive of one, or a single file
+    of a sharded layout. Type the same
+    command again to go on after an interruption.
+    """
+    target = Storage(out)
+    with progress("importing", in_bytes) as done:
+        manifest = bring_path(path, layout, target, codec=codec, force=force, tell=done)
+    say([(target, manifest)], as_json=as_json)
