@@ -15,6 +15,7 @@ from ident.cli.doctor import doctor
 from ident.cli.export import export
 from ident.cli.import_ import import_
 from ident.cli.info import info
+from ident.cli.pairs import pairs
 from ident.cli.pull import pull
 from ident.cli.push import push
 from ident.cli.render import render
@@ -30,7 +31,7 @@ def ident(debug: bool) -> None:
     """The 3DIdent benchmark: render the scenes, look at them, and bring them from and to others."""
 
 
-for command in (render, pull, push, import_, export, verify, info, show, doctor):
+for command in (render, pairs, pull, push, import_, export, verify, info, show, doctor):
     ident.add_command(command)
 
 

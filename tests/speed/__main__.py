@@ -1,13 +1,19 @@
-"""Print one JSON object a line for every ratio of a group: python -m tests.speed [render|stage|loader|transfer|all]."""
+"""Print a JSON object a line for every ratio of a group, or of all: python -m tests.speed GROUP."""
 
 from __future__ import annotations
 
 import json
 import sys
 
-from tests.speed import loader, render, stage, transfer
+from tests.speed import loader, pairs, render, stage, transfer
 
-GROUPS = {"render": render.measure, "stage": stage.measure, "loader": loader.measure, "transfer": transfer.measure}
+GROUPS = {
+    "render": render.measure,
+    "stage": stage.measure,
+    "loader": loader.measure,
+    "transfer": transfer.measure,
+    "pairs": pairs.measure,
+}
 
 
 def main() -> None:

@@ -1,0 +1,63 @@
+"""How spaces and distributions are written, as in the papers' tables: `laplace(0.05)`, `box(3) * sphere(8)`."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Mapping, Sequence
+from difflib import get_close_matches
+from typing import TypeVar
+
+from ident.render.errors import Impossible
+
+T = TypeVar("T")
+
+TERM = re.compile(r"\s*(?P<name>[a-z_][a-z0-9_]*)\s*(\((?P<arguments>[^()]*)\))?\s*", re.IGNORECASE)
+
+
+def parse(text: str, known: Mapping[str, Callable[..., T]], what: str, defaults: Mapping[str, float]) -> list[T]:
+    """What a text says: terms joined by `*`, each a known name and its numbers; some have defaults."""
+    made = []
+    for term in text.split("*"):
+        found = TERM.fullmatch(term)
+        if found is None:
+            raise Impossible(f"{what} {text!r}: write it like laplace(0.05); known are {', '.join(known)}")
+        name = found["name"].lower()
+        if name not in known:
+            close = get_close_matches(name, known, 1)
+            hint = f"did you mean {close[0]}?" if close else f"known are {', '.join(known)}"
+            raise Impossible(f"{what} {text!r}: nobody knows {found['name']!r}; {hint}")
+        made.append(_call(known[name], name, found["arguments"], text, what, defaults))
+    return made
+
+
+def _call(
+    make: Callable[..., T], name: str, arguments: str | None, text: str, what: str, defaults: Mapping[str, float]
+) -> T:
+    signature = inspect.signature(make)
+    shape = f"{name}({', '.join(signature.parameters)})"
+    numbers, named = list[float](), dict[str, float]()
+    for argument in filter(None, (part.strip() for part in (arguments or "").split(","))):
+        key, equals, value = argument.rpartition("=")
+        try:
+            number = float(value)
+        except ValueError as error:
+            raise Impossible(f"{what} {text!r}: {argument!r} is not a number; write it like {shape}") from error
+        if equals:
+            named[key.strip()] = number
+        elif named:
+            raise Impossible(f"{what} {text!r}: {argument!r} follows what has a name; write it like {shape}")
+        else:
+            numbers.append(number)
+    try:
+        given = signature.bind_partial(*numbers, **named).arguments
+        lacking = {key: value for key, value in defaults.items() if key in signature.parameters and key not in given}
+        bound = signature.bind(*numbers, **named, **lacking)
+    except TypeError as error:
+        raise Impossible(f"{what} {text!r}: {error}; write it like {shape}") from error
+    return make(*bound.args, **bound.kwargs)
+
+
+def write(name: str, numbers: Sequence[float]) -> str:
+    """The same as a text."""
+    return f"{name}({', '.join(f'{number:g}' for number in numbers)})" if numbers else name

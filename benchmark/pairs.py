@@ -1,0 +1,183 @@
+"""Positive pairs of rendered latents: an anchor, a wished-for positive, and the rendered latent nearest to that."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import faiss
+import h5py
+import numpy as np
+import torch
+from torch.utils.data import IterableDataset, get_worker_info
+
+from ident.benchmark import distributions, spaces
+from ident.benchmark.distributions import Distribution
+from ident.benchmark.neighbours import Int64s, Neighbours, open_index
+from ident.benchmark.spaces import Space
+from ident.render import latents
+from ident.render.dataset import Dataset
+from ident.render.errors import Impossible
+from ident.render.latents import Float32s
+from ident.render.storage import cache_folder, make_folder, whole
+
+BATCH = 4096
+SCALE = 0.05
+"""Of a conditional that gives none."""
+
+SAMPLE, SAMPLE_BATCH = 10_000, 2**40
+"""Pairs on which the recall is measured, and the number of their batch: further than anybody draws."""
+
+FOLDER = ".index"
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Pairs (m,): the numbers of anchors and positives, their latents (m, d), what was wished for, how far that was."""
+
+    anchor: Int64s
+    positive: Int64s
+    anchor_latents: Float32s
+    positive_latents: Float32s
+    wished: Float32s
+    distance: Float32s
+    anchor_was_nearest: np.ndarray  # type: ignore[type-arg]
+
+    def __len__(self) -> int:
+        return len(self.anchor)
+
+
+def joined(many: list[Pairs]) -> Pairs:
+    """Pairs one behind another."""
+    return Pairs(*(np.concatenate([getattr(pairs, field.name) for pairs in many]) for field in fields(Pairs)))
+
+
+@dataclass(frozen=True)
+class Sampler:
+    """Draws pairs: batch b of a seed is always the same, whoever draws it."""
+
+    neighbours: Neighbours
+    space: Space
+    conditional: Distribution
+    seed: int
+    names: tuple[str, ...] = latents.NAMES
+
+    def __post_init__(self) -> None:
+        points = torch.from_numpy(self.neighbours.latents)
+        if points.shape[1] != self.space.dim:
+            raise Impossible(f"{self.space}: the latents have {points.shape[1]} dimensions")
+        outside = (~self.space.contains(points)).nonzero()
+        if len(outside):
+            raise Impossible(f"latents {int(outside[0])} lie outside of {self.space}")
+
+    @property
+    def recipe(self) -> str:
+        """What decides the pairs."""
+        of = sha256(self.neighbours.latents.tobytes()).hexdigest()
+        made = {"conditional": str(self.conditional), "space": str(self.space), "seed": self.seed}
+        return json.dumps({**made, "latents": self.names, "sha256 of latents": of})
+
+    def wish(self, batch: int, n: int) -> tuple[Int64s, Float32s]:
+        """Anchors (n,) and what is wished for as their positives (n, d)."""
+        generator = torch.Generator().manual_seed(stream(self.seed, batch))
+        anchors = torch.randint(len(self.neighbours.latents), (n,), generator=generator)
+        around = torch.from_numpy(self.neighbours.latents)[anchors]
+        return anchors.numpy(), self.conditional.draw(self.space, around, generator=generator).numpy()
+
+    def tune(self, recall: float) -> float:
+        """Let the search look just so far that it has this recall on a sample; gives what it has."""
+        anchors, wished = self.wish(SAMPLE_BATCH, SAMPLE)
+        return self.neighbours.tune(wished, anchors, recall)
+
+    def draw(self, batch: int, n: int) -> Pairs:
+        """Batch number `batch` of n pairs."""
+        anchors, wished = self.wish(batch, n)
+        found = self.neighbours.nearest(wished, anchors)
+        around, at = self.neighbours.latents[anchors], self.neighbours.latents[found.index]
+        return Pairs(anchors, found.index, around, at, wished, found.distance, found.anchor_was_nearest)
+
+
+def open_sampler(
+    data: Dataset,
+    conditional: str,
+    *,
+    space: str,
+    seed: int,
+    subset: tuple[str, ...] | None = None,
+    kind: str = "auto",
+    say: Callable[[str], object] = print,
+) -> Sampler:
+    """Draws pairs of a dataset's images, by all latents or by the named ones; its index lies beside the dataset."""
+    names = latents.NAMES if subset is None else subset
+    if not names or not set(names) <= set(latents.NAMES) or len(set(names)) < len(names):
+        raise Impossible(f"latents {', '.join(names)!r}: name some, each once, of {', '.join(latents.NAMES)}")
+    points = np.ascontiguousarray(data.latents[:, [latents.NAMES.index(name) for name in names]])
+    folder = (data.storage.folder or cache_folder(data.storage.key)) / FOLDER
+    lives, drawn = spaces.parse(space, len(names)), distributions.parse(conditional, SCALE)
+    return Sampler(open_index(points, kind, folder, say), lives, drawn, seed, names)
+
+
+def check_target(path: Path, recipe: str, *, force: bool) -> None:
+    """Refuse to overwrite what was made of something else."""
+    make_folder(path.absolute().parent)
+    if path.exists() and not force and recipe_of(path) != recipe:
+        raise Impossible(f"{path}: holds something else; give --force to overwrite it, or another --out")
+
+
+def save(pairs: Pairs, recipe: str, path: Path) -> None:
+    """Write pairs as HDF5, with what they were made of."""
+    with whole(path) as part, h5py.File(part, "w") as file:
+        file.attrs["recipe"] = recipe
+        for field in fields(pairs):
+            file[field.name] = getattr(pairs, field.name)
+
+
+def recipe_of(path: Path) -> str | None:
+    """What the pairs in a file were made of."""
+    try:
+        with h5py.File(path) as file:
+            return str(file.attrs["recipe"])
+    except (OSError, KeyError):
+        return None
+
+
+def stream(seed: int, batch: int) -> int:
+    """The seed of a batch: 63 bits that depend on both, as no two other streams do."""
+    if not 0 <= seed < 2**63:
+        raise Impossible(f"seed {seed}: give a whole number from 0 to 2^63 - 1")
+    return int(np.random.SeedSequence(seed, spawn_key=(batch,)).generate_state(1, np.uint64)[0] >> np.uint64(1))
+
+
+class PairDataset(IterableDataset[dict[str, torch.Tensor]]):
+    """Batches of pairs without end, or `batches` of them, for a DataLoader with `batch_size=None`.
+
+    Process `rank` of `world` and each of its workers take every so-many-th batch: none is drawn twice.
+    """
+
+    def __init__(
+        self,
+        sampler: Sampler,
+        batch_size: int,
+        *,
+        batches: int | None = None,
+        first: int = 0,
+        rank: int = 0,
+        world: int = 1,
+    ) -> None:
+        if batch_size < 1 or not 0 <= rank < world:
+            raise Impossible(f"batches of {batch_size}, process {rank} of {world}: that cannot be")
+        self.sampler, self.batch_size, self.batches = sampler, batch_size, batches
+        self.first, self.rank, self.world = first, rank, world
+
+    def __iter__(self) -> Iterator[dict[str, torch.Tensor]]:
+        worker: Any = get_worker_info()
+        workers, number = (1, 0) if worker is None else (worker.num_workers, worker.id)
+        if worker is not None:
+            faiss.omp_set_num_threads(1)
+        for mine in range(number, self.batches if self.batches is not None else 2**62, workers):
+            pairs = self.sampler.draw((self.first + mine) * self.world + self.rank, self.batch_size)
+            yield {field.name: torch.from_numpy(getattr(pairs, field.name)) for field in fields(pairs)}

@@ -1,0 +1,105 @@
+"""`ident pairs`: positive pairs of a dataset's images, and how far they are from what was wished for."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from ident.benchmark import matching, neighbours
+from ident.benchmark.pairs import BATCH, check_target, joined, open_sampler, save
+from ident.cli.progress import progress
+from ident.render.dataset import Dataset
+
+
+@click.command()
+@click.argument("data", default="data/3dident")
+@click.option("--conditional", required=True, help="How positives lie around anchors, like laplace or normal(0.1).")
+@click.option("--space", default="box", show_default=True, help="Where latents live, like box or box(3) * sphere(8).")
+@click.option("--latents", "subset", metavar="NAME,...", help="Match by these latents alone.  [default: all]")
+@click.option("--n", type=click.IntRange(min=1), default=100_000, show_default=True, help="Pairs.")
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Which pairs.")
+@click.option(
+    "--index", type=click.Choice(neighbours.KINDS), default="auto", show_default=True, help="How neighbours are found."
+)
+@click.option(
+    "--recall",
+    type=click.FloatRange(0, 1, min_open=True),
+    default=0.999,
+    show_default=True,
+    help="Look so far that this share of the positives are the nearest there are.",
+)
+@click.option(
+    "--out", type=click.Path(path_type=Path), default="pairs.h5", show_default=True, help="Where the pairs go."
+)
+@click.option("--plot", is_flag=True, help="Draw wished-for against realised, beside --out as .png.")
+@click.option("--show", type=click.IntRange(1, 100), metavar="N", help="Show N pairs, beside --out as -images.png.")
+@click.option("--force", is_flag=True, help="Overwrite other pairs.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")
+def pairs(
+    data: str,
+    conditional: str,
+    space: str,
+    subset: str | None,
+    n: int,
+    seed: int,
+    index: str,
+    recall: float,
+    out: Path,
+    plot: bool,
+    show: int | None,
+    force: bool,
+    as_json: bool,
+) -> None:
+    """Draw positive pairs.
+
+    An anchor is an image of DATA, its positive the image whose latents are nearest to a draw of the conditional around
+    it. The report says what that costs: how far the realised conditional is from the wished-for one. The index lies
+    in DATA and is used again. A scale that is not given is 0.05.
+
+    \b
+    ident pairs --conditional laplace
+    ident pairs data/small --conditional "gennorm(3, 0.2)" --plot --show 8
+    """
+    dataset = Dataset(data)
+    names = None if subset is None else tuple(name.strip() for name in subset.split(","))
+    sampler = open_sampler(
+        dataset, conditional, space=space, subset=names, kind=index, seed=seed, say=partial(click.echo, err=True)
+    )
+    check_target(out, sampler.recipe, force=force)
+    reached = sampler.tune(recall)
+    drawn, start = [], time.perf_counter()
+    with progress("drawing pairs") as done:
+        done(0, n)
+        for batch in range(-(-n // BATCH)):
+            drawn.append(sampler.draw(batch, min(BATCH, n - batch * BATCH)))
+            done(min((batch + 1) * BATCH, n), n)
+    rate = n / (time.perf_counter() - start)
+    made = joined(drawn)
+    save(made, sampler.recipe, out)
+    found = matching.match(made, sampler.names)
+    said = matching.words(found, str(sampler.conditional), len(dataset))
+    files = {"pairs": out}
+    if plot:
+        files["plot"] = out.with_suffix(".png")
+        matching.plot(made, sampler.names, files["plot"])
+    if show:
+        files["images"] = out.with_name(f"{out.stem}-images.png")
+        matching.picture(dataset, made, show, files["images"])
+    if as_json:
+        places = {name: str(path) for name, path in files.items()}
+        click.echo(json.dumps({**places, "n": n, "recall": reached, "pairs_a_second": rate, **asdict(found)}))
+        return
+    table = Table("latent", "wished-for sd", "realised sd", "distance", box=None)
+    for row in found.rows:
+        table.add_row(row.latent, f"{row.wished_sd:.4f}", f"{row.realised_sd:.4f}", f"{row.distance:.3f}")
+    Console().print(table)
+    click.echo(f"\n{said}\n")
+    click.echo(f"recall {reached:.4f} against exact search, {sampler.neighbours.described}, {rate:.0f} pairs a second")
+    click.echo(f"{n} pairs of {sampler.conditional}: {', '.join(map(str, files.values()))}")

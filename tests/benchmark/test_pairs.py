@@ -1,0 +1,179 @@
+"""Pairs: the same by the same seed, different in every worker and process, and as far from the wish as is said."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+import torch
+from torch.utils.data import DataLoader
+
+from ident.benchmark import matching, neighbours
+from ident.benchmark.distributions import parse
+from ident.benchmark.neighbours import Neighbours, exact_index
+from ident.benchmark.pairs import PairDataset, Sampler, joined, open_sampler, stream
+from ident.benchmark.spaces import Box
+from ident.render import latents
+from ident.render.dataset import Dataset
+from ident.render.errors import Impossible
+from tests.conftest import Run
+from tests.render.test_dataset import paint
+
+RAW = latents.sample(seed=0, split="train", start=0, n=2000)
+
+
+def sampler(conditional: str = "laplace(0.05)", seed: int = 0) -> Sampler:
+    return Sampler(Neighbours(RAW, exact_index(RAW)), Box(10), parse(conditional), seed)
+
+
+def test_a_batch_follows_from_seed_and_number() -> None:
+    one, two, other, next_ = (
+        sampler().draw(3, 50), sampler().draw(3, 50), sampler(seed=1).draw(3, 50), sampler().draw(4, 50),
+    )  # fmt: skip
+    for name in ("anchor", "positive", "wished", "distance"):
+        assert np.array_equal(getattr(one, name), getattr(two, name))
+        assert not np.array_equal(getattr(one, name), getattr(other, name))
+        assert not np.array_equal(getattr(one, name), getattr(next_, name))
+    assert len({stream(seed, batch) for seed in range(30) for batch in range(30)}) == 900
+    assert not (one.anchor == one.positive).any()
+    assert np.array_equal(RAW[one.positive], one.positive_latents)
+    assert np.allclose(one.distance, np.linalg.norm(one.wished - one.positive_latents, axis=1), atol=1e-5)
+    assert len(joined([one, two])) == 100
+
+
+def anchors(dataset: PairDataset, workers: int) -> list[bytes]:
+    return [batch["anchor"].numpy().tobytes() for batch in DataLoader(dataset, batch_size=None, num_workers=workers)]
+
+
+def test_workers_and_processes_draw_different_batches() -> None:
+    alone = anchors(PairDataset(sampler(), 64, batches=8), 0)
+    shared = anchors(PairDataset(sampler(), 64, batches=8), 2)
+    assert len(set(alone)) == 8
+    assert set(shared) == set(alone)
+    assert shared == anchors(PairDataset(sampler(), 64, batches=8), 2)
+    ranks = [anchors(PairDataset(sampler(), 64, batches=4, rank=rank, world=2), 2) for rank in range(2)]
+    assert set(ranks[0]) | set(ranks[1]) == set(alone)
+    assert not set(ranks[0]) & set(ranks[1])
+    assert anchors(PairDataset(sampler(), 64, batches=3, first=5), 0) == alone[5:]
+
+
+def test_two_processes() -> None:
+    """What each of two processes draws that were started by themselves."""
+    ask = (
+        "import sys; from tests.benchmark.test_pairs import *\n"
+        "print(*(hash(a) for a in anchors(PairDataset(sampler(), 16, batches=2, rank=int(sys.argv[1]), world=2), 0)))"
+    )
+    said = [
+        subprocess.run(
+            [sys.executable, "-c", ask, str(rank)], capture_output=True, text=True, check=True,
+            cwd=Path(__file__).parents[2], env={"PYTHONHASHSEED": "0"},
+        ).stdout.split()
+        for rank in (0, 1, 0)
+    ]  # fmt: skip
+    assert said[0] == said[2]
+    assert len({*said[0], *said[1]}) == 4
+
+
+def test_a_batch_has_what_a_trainer_needs() -> None:
+    batch = next(iter(PairDataset(sampler(), 8)))
+    shapes = {name: tuple(tensor.shape) for name, tensor in batch.items()}
+    assert shapes["anchor"] == shapes["positive"] == shapes["distance"] == (8,)
+    assert shapes["wished"] == shapes["anchor_latents"] == shapes["positive_latents"] == (8, 10)
+    assert batch["wished"].dtype == torch.float32
+
+
+def test_matching_says_how_far_the_realised_conditional_is() -> None:
+    drawn = [sampler(conditional).draw(0, 20_000) for conditional in ("normal(2)", "normal(0.01)")]
+    wide, narrow = (matching.match(pairs, latents.NAMES) for pairs in drawn)
+    assert wide.realised_sd / wide.wished_sd < 1.1
+    assert "The pairs follow normal(2) closely." in matching.words(wide, "normal(2)", 2000)
+    assert narrow.anchor_share == 1
+    assert narrow.realised_sd / narrow.wished_sd > 10
+    said = matching.words(narrow, "normal(0.01)", 2000)
+    assert "In 100.0% of the draws the nearest image was the anchor itself" in said
+    assert 'ident render --positives "normal(0.01)"' in said
+    assert all(row.distance > 0.4 for row in narrow.rows)
+    exact = sampler("normal(0.1)").draw(0, 20_000)
+    perfect = replace(exact, positive_latents=exact.wished)
+    assert {row.distance for row in matching.match(perfect, latents.NAMES).rows} == {0.0}
+
+
+def test_the_advice_is_about_right() -> None:
+    """As many times as wide as it says, and the realised sd is close to the wished-for one."""
+    narrow = matching.match(sampler("normal(0.05)").draw(0, 20_000), latents.NAMES)
+    said = matching.words(narrow, "", 2000)
+    times = float(said.partition("conditional about ")[2].split()[0])
+    wide = matching.match(sampler(f"normal({0.05 * times})").draw(0, 20_000), latents.NAMES)
+    assert wide.realised_sd / wide.wished_sd < 1.15
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("pairs") / "d"
+    paint(folder, n=300)
+    return folder
+
+
+def test_subsets_of_latents(data: Path) -> None:
+    made = open_sampler(Dataset(data), "laplace", space="box", seed=0, subset=("z", "x"))
+    assert made.neighbours.latents.shape == (300, 2)
+    assert np.array_equal(made.neighbours.latents, Dataset(data).latents[:, [2, 0]])
+    for subset in ((), ("x", "x"), ("x", "hue")):
+        with pytest.raises(Impossible, match="name some, each once, of x, y, z, alpha"):
+            open_sampler(Dataset(data), "laplace", space="box", seed=0, subset=subset)
+
+
+def test_the_command(ident: Run, data: Path, tmp_path: Path) -> None:
+    done = ident("pairs", data, "--conditional", "laplace", "--n", 5000, "--plot", "--show", 3)
+    assert done.returncode == 0, done.stderr
+    assert "recall 1.0000 against exact search" in done.stdout
+    assert "In 100.0% of the draws the nearest image was the anchor itself" in done.stdout
+    with h5py.File(tmp_path / "pairs.h5") as file:
+        assert file["wished"].shape == (5000, 10)
+        assert np.array_equal(Dataset(data).latents[file["positive"][:]], file["positive_latents"][:])
+        first = file["anchor"][:]
+    assert (tmp_path / "pairs.png").stat().st_size > 10_000
+    assert (tmp_path / "pairs-images.png").exists()
+    done = ident("pairs", data, "--conditional", "laplace(0.05)", "--n", 10, "--json")
+    said = json.loads(done.stdout)
+    assert said["rows"][0]["latent"] == "x"
+    with h5py.File(tmp_path / "pairs.h5") as file:
+        assert len(first) > len(file["anchor"])
+    for arguments, word in (
+        (("--conditional", "normal"), "holds something else; give --force"),
+        (("--conditional", "cauchy"), "nobody knows 'cauchy'; known are uniform, normal, laplace"),
+        (("--conditional", "laplace(-1)"), "the scale is -1"),
+        (("--conditional", "vmf(10)", "--out", "b.h5"), "vmf(10): lives on a sphere, not on Box(dim=10"),
+        (("--conditional", "laplace", "--space", "sphere"), "lie outside of Sphere"),
+        (("--conditional", "laplace", "--latents", "hue"), "name some, each once"),
+    ):
+        done = ident("pairs", data, *arguments)
+        assert done.returncode == 2
+        assert word in done.stderr
+    assert ident("pairs", "nowhere", "--conditional", "laplace").returncode == 2
+
+
+def test_a_dataset_of_one_image(ident: Run, tmp_path: Path) -> None:
+    paint(tmp_path / "one", n=1)
+    done = ident("pairs", "one", "--conditional", "laplace")
+    assert (done.returncode, done.stderr) == (
+        2, "ident: 1 latents: a positive that is not its anchor takes two or more\n",
+    )  # fmt: skip
+
+
+def test_an_index_is_kept_beside_the_dataset(ident: Run, data: Path, tmp_path: Path) -> None:
+    done = ident("pairs", data, "--conditional", "laplace", "--index", "hnsw", "--n", 100)
+    assert "is built, once for these 300 latents" in done.stderr
+    (kept,) = (data / ".index").iterdir()
+    kept.write_bytes(kept.read_bytes()[:-1])
+    done = ident("pairs", data, "--conditional", "laplace", "--index", "hnsw", "--n", 100)
+    assert f"{kept}: is damaged, and built anew" in done.stderr
+    assert ident("verify", data).returncode == 0
+    assert neighbours.KINDS == ("auto", "flat", "ivf", "hnsw")
+    assert (tmp_path / "pairs.h5").exists()
