@@ -106,6 +106,8 @@ def plot(pairs: Pairs, names: Sequence[str], path: Path) -> None:
 
 def picture(data: Dataset, pairs: Pairs, count: int, path: Path) -> None:
     """Anchors, and their positives below them."""
-    images = data.images([*pairs.anchor[:count].tolist(), *pairs.positive[:count].tolist()])
+    anchors, positives = pairs.anchor[:count], pairs.positive[:count]
+    exact = np.array_equal(anchors, positives)  # no image is its own neighbour: these were rendered for their anchors
+    images = [*data.images(anchors), *(data.positives(anchors) if exact else data.images(positives))]
     with whole(path) as part:
-        Layout(len(images) // 2, down=("anchor", "positive")).compose(list(images)).save(part, "png")
+        Layout(len(images) // 2, down=("anchor", "positive")).compose(images).save(part, "png")

@@ -18,7 +18,7 @@ from torch.utils.data import IterableDataset, get_worker_info
 from ident.benchmark import distributions, spaces
 from ident.benchmark.distributions import Distribution
 from ident.benchmark.neighbours import Int64s, Neighbours, open_index
-from ident.benchmark.spaces import Space
+from ident.benchmark.spaces import Box, Space
 from ident.render import latents
 from ident.render.dataset import Dataset
 from ident.render.errors import Impossible
@@ -81,6 +81,11 @@ class Sampler:
         made = {"conditional": str(self.conditional), "space": str(self.space), "seed": self.seed}
         return json.dumps({**made, "latents": self.names, "sha256 of latents": of})
 
+    @property
+    def described(self) -> str:
+        """How positives are found."""
+        return self.neighbours.described
+
     def wish(self, batch: int, n: int) -> tuple[Int64s, Float32s]:
         """Anchors (n,) and what is wished for as their positives (n, d)."""
         generator = torch.Generator().manual_seed(stream(self.seed, batch))
@@ -101,17 +106,61 @@ class Sampler:
         return Pairs(anchors, found.index, around, at, wished, found.distance, found.anchor_was_nearest)
 
 
+@dataclass(frozen=True)
+class Exact:
+    """Pairs of images and the positives that were rendered for them."""
+
+    raw: Float32s
+    positives: Float32s
+    conditional: Distribution
+    seed: int
+    names: tuple[str, ...] = latents.NAMES
+    described = "the positives were rendered for their anchors"
+
+    @property
+    def recipe(self) -> str:
+        """What decides the pairs."""
+        of = sha256(self.raw.tobytes() + self.positives.tobytes()).hexdigest()
+        made = {"conditional": str(self.conditional), "pairs": "exact", "seed": self.seed}
+        return json.dumps({**made, "latents": self.names, "sha256 of latents": of})
+
+    def tune(self, _: float) -> float:
+        """There is no search: each positive is the right one."""
+        return 1.0
+
+    def draw(self, batch: int, n: int) -> Pairs:
+        """Batch number `batch` of n pairs; `wished` has draws of their own, to compare with."""
+        generator = torch.Generator().manual_seed(stream(self.seed, batch))
+        anchors = torch.randint(len(self.raw), (n,), generator=generator).numpy()
+        around, at = self.raw[anchors], self.positives[anchors]
+        wished = self.conditional.draw(Box(len(self.names)), torch.from_numpy(around), generator=generator).numpy()
+        return Pairs(anchors, anchors, around, at, wished, np.zeros(n, np.float32), np.zeros(n, bool))
+
+
 def open_sampler(
     data: Dataset,
-    conditional: str,
+    conditional: str | None,
     *,
     space: str,
     seed: int,
     subset: tuple[str, ...] | None = None,
     kind: str = "auto",
+    pairs: str = "auto",
     say: Callable[[str], object] = print,
-) -> Sampler:
-    """Draws pairs of a dataset's images, by all latents or by the named ones; its index lies beside the dataset."""
+) -> Sampler | Exact:
+    """Draws pairs of a dataset's images: exact ones where they are there, or by their nearest neighbours.
+
+    Neighbours are found by all latents or by the named ones, and their index lies beside the dataset.
+    """
+    rendered = data.manifest.positives
+    if pairs == "auto":
+        pairs = "nearest" if rendered is None or subset is not None or space != "box" else "exact"
+        if pairs == "exact" and rendered is not None and conditional is not None:
+            pairs = "exact" if str(distributions.parse(conditional, SCALE)) == rendered["conditional"] else "nearest"
+    if pairs == "exact":
+        return _exact(data, conditional, space, seed, subset)
+    if conditional is None:
+        raise Impossible("conditional: give one, like laplace(0.05); this dataset was rendered without positives")
     names = latents.NAMES if subset is None else subset
     if not names or not set(names) <= set(latents.NAMES) or len(set(names)) < len(names):
         raise Impossible(f"latents {', '.join(names)!r}: name some, each once, of {', '.join(latents.NAMES)}")
@@ -119,6 +168,18 @@ def open_sampler(
     folder = (data.storage.folder or cache_folder(data.storage.key)) / FOLDER
     lives, drawn = spaces.parse(space, len(names)), distributions.parse(conditional, SCALE)
     return Sampler(open_index(points, kind, folder, say), lives, drawn, seed, names)
+
+
+def _exact(data: Dataset, conditional: str | None, space: str, seed: int, subset: tuple[str, ...] | None) -> Exact:
+    rendered = data.manifest.positives
+    if rendered is None:
+        raise Impossible(f"{data.storage}: was rendered without positives; take --pairs nearest, or render some")
+    if subset is not None or space != "box":
+        raise Impossible("exact positives follow all latents in the box; leave out --latents and --space")
+    drawn = distributions.parse(rendered["conditional"])
+    if conditional is not None and distributions.parse(conditional, SCALE) != drawn:
+        raise Impossible(f"{data.storage}: its positives follow {drawn}, not {conditional}; take --pairs nearest")
+    return Exact(data.latents.copy(), data.positive_latents.copy(), drawn, seed)
 
 
 def check_target(path: Path, recipe: str, *, force: bool) -> None:
@@ -145,11 +206,11 @@ def recipe_of(path: Path) -> str | None:
         return None
 
 
-def stream(seed: int, batch: int) -> int:
-    """The seed of a batch: 63 bits that depend on both, as no two other streams do."""
-    if not 0 <= seed < 2**63:
-        raise Impossible(f"seed {seed}: give a whole number from 0 to 2^63 - 1")
-    return int(np.random.SeedSequence(seed, spawn_key=(batch,)).generate_state(1, np.uint64)[0] >> np.uint64(1))
+def stream(seed: int, *number: int) -> int:
+    """The seed of a stream of random numbers: 63 bits that depend on a seed and on the number of what is drawn."""
+    if not 0 <= seed < 2**64:
+        raise Impossible(f"seed {seed}: give a whole number from 0 to 2^64 - 1")
+    return int(np.random.SeedSequence(seed, spawn_key=number).generate_state(1, np.uint64)[0] >> np.uint64(1))
 
 
 class PairDataset(IterableDataset[dict[str, torch.Tensor]]):
@@ -160,7 +221,7 @@ class PairDataset(IterableDataset[dict[str, torch.Tensor]]):
 
     def __init__(
         self,
-        sampler: Sampler,
+        sampler: Sampler | Exact,
         batch_size: int,
         *,
         batches: int | None = None,

@@ -28,13 +28,15 @@ def info(data: str, as_json: bool) -> None:
         "shards": f"{len(manifest.shards)} of {manifest.count}, {in_bytes(manifest.disk)}, {manifest.codec}",
         "passes": ", ".join(manifest.passes) or "none",
         "source": ", ".join(f"{name} {value}" for name, value in manifest.source.items()),
+        "positives": ", ".join(f"{name} {value}" for name, value in (manifest.positives or {}).items()),
         "rendered": how(manifest.render),
     }
     if manifest.complete:
         mean, sd = manifest.moments()
         lines |= {"mean": " ".join(f"{value:.4f}" for value in mean), "sd": " ".join(f"{value:.4f}" for value in sd)}
     for name, line in lines.items():
-        click.echo(f"{name:<9} {line}")
+        if line:
+            click.echo(f"{name:<9} {line}")
 
 
 def how(render: Mapping[str, Any] | None) -> str:

@@ -12,22 +12,28 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from ident.benchmark import matching, neighbours
-from ident.benchmark.pairs import BATCH, check_target, joined, open_sampler, save
 from ident.cli.progress import progress
 from ident.render.dataset import Dataset
+
+KINDS = ("auto", "flat", "ivf", "hnsw")
 
 
 @click.command()
 @click.argument("data", default="data/3dident")
-@click.option("--conditional", required=True, help="How positives lie around anchors, like laplace or normal(0.1).")
+@click.option("--conditional", help="How positives lie around anchors, like laplace or normal(0.1).")
+@click.option(
+    "--pairs",
+    "kind",
+    type=click.Choice(["auto", "exact", "nearest"]),
+    default="auto",
+    show_default=True,
+    help="exact: the positives of `ident render --positives`; auto takes them where they are there.",
+)
 @click.option("--space", default="box", show_default=True, help="Where latents live, like box or box(3) * sphere(8).")
 @click.option("--latents", "subset", metavar="NAME,...", help="Match by these latents alone.  [default: all]")
 @click.option("--n", type=click.IntRange(min=1), default=100_000, show_default=True, help="Pairs.")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Which pairs.")
-@click.option(
-    "--index", type=click.Choice(neighbours.KINDS), default="auto", show_default=True, help="How neighbours are found."
-)
+@click.option("--index", type=click.Choice(KINDS), default="auto", show_default=True, help="How neighbours are found.")
 @click.option(
     "--recall",
     type=click.FloatRange(0, 1, min_open=True),
@@ -44,7 +50,8 @@ from ident.render.dataset import Dataset
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")
 def pairs(
     data: str,
-    conditional: str,
+    conditional: str | None,
+    kind: str,
     space: str,
     subset: str | None,
     n: int,
@@ -67,10 +74,20 @@ def pairs(
     ident pairs --conditional laplace
     ident pairs data/small --conditional "gennorm(3, 0.2)" --plot --show 8
     """
+    from ident.benchmark import matching  # here: it takes PyTorch, which takes seconds
+    from ident.benchmark.pairs import BATCH, check_target, joined, open_sampler, save
+
     dataset = Dataset(data)
     names = None if subset is None else tuple(name.strip() for name in subset.split(","))
     sampler = open_sampler(
-        dataset, conditional, space=space, subset=names, kind=index, seed=seed, say=partial(click.echo, err=True)
+        dataset,
+        conditional,
+        space=space,
+        subset=names,
+        kind=index,
+        pairs=kind,
+        seed=seed,
+        say=partial(click.echo, err=True),
     )
     check_target(out, sampler.recipe, force=force)
     reached = sampler.tune(recall)
@@ -101,5 +118,5 @@ def pairs(
         table.add_row(row.latent, f"{row.wished_sd:.4f}", f"{row.realised_sd:.4f}", f"{row.distance:.3f}")
     Console().print(table)
     click.echo(f"\n{said}\n")
-    click.echo(f"recall {reached:.4f} against exact search, {sampler.neighbours.described}, {rate:.0f} pairs a second")
+    click.echo(f"recall {reached:.4f} against exact search, {sampler.described}, {rate:.0f} pairs a second")
     click.echo(f"{n} pairs of {sampler.conditional}: {', '.join(map(str, files.values()))}")

@@ -25,6 +25,7 @@ from ident.render.storage import Storage
 @click.option("--size", type=int, default=224, show_default=True, help="Pixels along each side of an image.")
 @click.option("--quality", type=click.Choice(list(PRESETS)), default="balanced", show_default=True)
 @click.option("--passes", default="", metavar="P,...", callback=parse_passes, help="Also mask, depth, normal.")
+@click.option("--positives", metavar="CONDITIONAL", help="Render a positive for each image, like laplace(0.05).")
 @click.option(
     "--codec",
     type=click.Choice(list(CODECS)),
@@ -49,6 +50,7 @@ def render(
     size: int,
     quality: str,
     passes: tuple[str, ...],
+    positives: str | None,
     codec: str,
     shard_size: int | None,
     gpus: int | None,
@@ -69,6 +71,7 @@ def render(
     \b
     ident render --n 250000 --gpus 4
     ident render --n 25000 --split test
+    ident render --n 250000 --positives "laplace(0.05)"
     ident render --n 250000 --out s3://bucket/3dident --ray-address auto
     """
     if renderer()["bpy"] == "none":
@@ -76,7 +79,12 @@ def render(
     storage = Storage(out if out is not None else "data/3dident" + (f"-{split}" if split != "train" else ""))
     settings = Settings(size, PRESETS[quality], cluster.gpus_there(ray_address) if gpus is None else gpus)
     size_of_shards = planning.shard_size(storage, n) if shard_size is None else shard_size
-    recipe = Recipe(Uniform(seed, split), settings, passes, codec, size_of_shards)
+    drawn = None
+    if positives is not None:
+        from ident.benchmark.positives import Drawn  # here: it takes PyTorch, which takes seconds
+
+        drawn = Drawn(positives, seed)
+    recipe = Recipe(Uniform(seed, split), settings, passes, codec, size_of_shards, drawn)
     plan = planning.Plan(storage, recipe, n, settings.gpus, workers, recycle, max_failures)
     if dry_run:
         found = planning.estimate(plan, workers or settings.gpus or cluster.cores(), force=force)

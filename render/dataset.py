@@ -55,6 +55,17 @@ class Dataset:
         raw.flags.writeable = False
         return raw
 
+    @cached_property
+    def positive_latents(self) -> Float32s:
+        """The raw latents (n, 10) of the positives that were rendered for each image, read-only."""
+        raw = self.read_many("positive_latents", np.arange(len(self)))
+        raw.flags.writeable = False
+        return raw
+
+    def positives(self, indices: Indices) -> Array:
+        """The positives (len(indices), H, W, 3) uint8 that were rendered for images."""
+        return self.read_many("positives", indices)
+
     def image(self, index: int) -> Array:
         """An image (H, W, 3) uint8."""
         return self.read("images", index)
@@ -64,7 +75,7 @@ class Dataset:
         return self.read_many("images", indices)
 
     def read(self, name: str, index: int) -> Array:
-        """A row of an array: images, or a pass that was rendered."""
+        """A row of an array: images, a pass, positives or positive_latents, if these were rendered."""
         shard, row = self._place(operator.index(index))
         return self._shard(shard).read(self._named(name), row)
 

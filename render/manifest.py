@@ -37,6 +37,16 @@ class Source(Protocol):
         """All that decides the latents."""
 
 
+class Positives(Protocol):
+    """What gives each image a positive of its own. It says what it is, as JSON, so that a dataset can be continued."""
+
+    def __call__(self, start: int, raw: Float32s) -> Float32s:
+        """The raw latents (n, 10) of the positives of images start to start + n, which have these raw latents."""
+
+    def describe(self) -> dict[str, Any]:
+        """All that decides them: the conditional, as it is written, and the seed."""
+
+
 @dataclass(frozen=True)
 class Uniform:
     """Uniform samples, by (seed, split, index)."""
@@ -106,6 +116,7 @@ class Recipe:
     passes: tuple[str, ...] = ()
     codec: str = "compact"
     shard_size: int = 1000
+    positives: Positives | None = None
 
     def __post_init__(self) -> None:
         if self.codec not in CODECS:
@@ -119,7 +130,7 @@ class Recipe:
     @property
     def columns(self) -> dict[str, Column]:
         """The arrays of a shard."""
-        return columns(self.settings.size, self.codec, self.passes)
+        return columns(self.settings.size, self.codec, self.passes, positives=self.positives is not None)
 
     def describe(self) -> dict[str, Any]:
         """The recipe as it stands in dataset.json."""
@@ -132,6 +143,7 @@ class Recipe:
             "source": self.source.describe(),
             "render": {**renderer(), "device": "gpu" if self.settings.gpus else "cpu", **quality},
             "latents": describe_latents(),
+            **({} if self.positives is None else {"positives": self.positives.describe()}),
         }
 
 
@@ -175,6 +187,7 @@ class Manifest:
     render: Mapping[str, Any] | None
     latents: list[Mapping[str, Any]]
     shards: Mapping[int, Record]
+    positives: Mapping[str, Any] | None = None
 
     @classmethod
     def of(cls, recipe: Recipe, n: int, shards: Mapping[int, Record]) -> Self:
@@ -204,7 +217,7 @@ class Manifest:
     @property
     def columns(self) -> dict[str, Column]:
         """The arrays of a shard."""
-        return columns(self.size, self.codec, tuple(self.passes))
+        return columns(self.size, self.codec, tuple(self.passes), positives=self.positives is not None)
 
     @property
     def disk(self) -> int:
@@ -223,7 +236,8 @@ class Manifest:
 
     def recipe(self) -> dict[str, Any]:
         """What `Recipe.describe` gave."""
-        return {field.name: getattr(self, field.name) for field in fields(self) if field.name not in ("n", "shards")}
+        made = {field.name: getattr(self, field.name) for field in fields(self) if field.name not in ("n", "shards")}
+        return {name: value for name, value in made.items() if name != "positives" or value is not None}
 
     def describe(self) -> dict[str, Any]:
         """What dataset.json says."""
@@ -268,11 +282,12 @@ class Manifest:
         if unknown:
             raise ValueError(f"unknown: {', '.join(sorted(map(repr, unknown)))}")
         shards = dict[int, Record]()
-        manifest = cls(**{name: made[name] for name in names} | {"shards": shards})
+        given = {name: made[name] for name in names if name != "positives"} | {"positives": made.get("positives")}
+        manifest = cls(**given | {"shards": shards})
         manifest._check_recipe()
         for listed in made["shards"]:
-            given = dict(listed)
-            file, record = given.pop("file"), Record(**given)
+            facts = dict(listed)
+            file, record = facts.pop("file"), Record(**facts)
             number = record.start // manifest.shard_size
             if number in shards:
                 raise ValueError(f"{manifest.span(number).file} is there twice")
@@ -304,6 +319,10 @@ class Manifest:
         if self.latents != describe_latents():
             raise ValueError(f"latents other than {', '.join(latents.NAMES)}, with their units and scales")
         source_of(self.source)
+        if self.positives is not None:
+            whole_number(self.positives["seed"], "positives.seed", 0, 2**64 - 1)
+            if not isinstance(self.positives["conditional"], str) or not self.positives["conditional"].isprintable():
+                raise ValueError(f"positives.conditional is {self.positives['conditional']!r}")
         if self.render is not None:
             self.settings()
             for name in renderer():

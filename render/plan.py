@@ -63,7 +63,8 @@ class Plan:
     def bytes_an_image(self) -> float:
         """About how much disk an image takes, with its passes."""
         pixel = CODECS[self.recipe.codec].bytes_a_pixel + sum(PASS_BYTES[name] for name in self.recipe.passes)
-        return pixel * self.recipe.settings.size**2 + 300
+        images = CODECS[self.recipe.codec].bytes_a_pixel * (self.recipe.positives is not None)
+        return (pixel + images) * self.recipe.settings.size**2 + 300
 
     def manifest(self, records: Mapping[int, Record]) -> Manifest:
         """The manifest with those shards that are finished."""
@@ -179,11 +180,11 @@ def estimate(plan: Plan, workers: int, *, force: bool) -> Estimate:
     raw = plan.recipe.source(0, TRIAL)
     times, size = [], 0
     for _, frame in gallery.frames(raw, plan.recipe.settings, plan.recipe.passes):
-        arrays = {"images": frame["image"], **frame}
+        arrays = {"images": frame["image"], "positives": frame["image"], "positive_latents": raw[0], **frame}
         size += sum(len(column.encode(arrays[name])) for name, column in plan.recipe.columns.items())
         times.append(time.monotonic())
     engines = 1 if plan.gpus else min(cores(), len(raw))
-    pace = (times[-1] - times[0]) / (len(times) - 1)
+    pace = (times[-1] - times[0]) / (len(times) - 1) * (1 if plan.recipe.positives is None else 2)
     return Estimate(
         images=plan.n,
         missing=missing,

@@ -1,6 +1,7 @@
 """A shard: some hundred rows of a dataset in one HDF5 file, and the journal of the rows that are rendered already.
 
     images, mask, depth, normal    one row an image; attributes codec, shape, dtype
+    positives, positive_latents    likewise, where each image has a positive of its own
     latents (n, 10) float32        raw
     index (n,) int64               of the row in the whole dataset
 
@@ -73,14 +74,16 @@ class Column:
         return self._kept.decode(data, self.shape, self.dtype)
 
 
-def columns(size: int, codec: str, passes: tuple[str, ...]) -> dict[str, Column]:
+def columns(size: int, codec: str, passes: tuple[str, ...], *, positives: bool = False) -> dict[str, Column]:
     """The arrays of a shard by name."""
+    image = Column((size, size, 3), np.dtype(np.uint8), codec)
+    paired = {"positives": image, "positive_latents": Column((len(latents.LATENTS),), np.dtype(np.float32), "fast")}
     passing = {
         "mask": Column((size, size), np.dtype(np.uint8), "fast"),
         "depth": Column((size, size), np.dtype(np.float32), "fast"),
         "normal": Column((size, size, 3), np.dtype(np.float32), "fast"),
     }
-    return {"images": Column((size, size, 3), np.dtype(np.uint8), codec), **{name: passing[name] for name in passes}}
+    return {"images": image, **{name: passing[name] for name in passes}, **(paired if positives else {})}
 
 
 @dataclass(frozen=True)

@@ -106,8 +106,11 @@ def wrong_rows(shard: Shard, manifest: Manifest, number: int) -> str | None:
     total = shards.NOTHING
     for row in range(record.n):
         total = shards.add(total, shards.sums(shard.read("images", row)))
-        for name in manifest.passes:
-            shard.read(name, row)
+        for name in manifest.columns:
+            if name == "positive_latents":
+                latents.check(shard.read(name, row)[None], f"{shard.path}: {name} {row}")
+            elif name != "images":
+                shard.read(name, row)
     if total != record.sums:
         return f"{shard.path}: the sums of its pixels are {total}, {MANIFEST} says {record.sums}"
     return None
@@ -124,11 +127,15 @@ def again(storage: Storage, manifest: Manifest, count: int, seed: int, done: Cal
     made_by = manifest.settings()
     settings = replace(made_by, gpus=min(made_by.gpus, cycles_gpus()) if made_by.gpus else 0)
     chosen = np.sort(np.random.default_rng(seed).choice(manifest.n, count, replace=False))
-    images, raw = Dataset(storage.url)[chosen]
+    data = Dataset(storage.url)
+    images, raw = data[chosen]
+    if manifest.positives is not None:
+        images = np.concatenate([images, data.positives(chosen)])
+        raw = np.concatenate([raw, data.read_many("positive_latents", chosen)])
     scores = list[float]()
     for i, frame in gallery.frames(raw, settings):
         scores.append(psnr(frame["image"], images[i]))
-        done(len(scores))
+        done(min(len(scores), count))
     identical, worst = sum(score == float("inf") for score in scores), min(scores)
     made = manifest.render or {}
     versions = {name: value for name, value in renderer().items() if name != "ident"}

@@ -122,7 +122,8 @@ class Worker:
             part = parts / f"{span.number:05d}.part"
             with Journal(part, self._job.key(span), len(self._job.recipe.columns)) as journal:
                 raw = self._job.recipe.source(span.start, span.n)
-                yield from self._fill(journal, raw, span)
+                positives = self._job.recipe.positives
+                yield from self._fill(journal, raw, None if positives is None else positives(span.start, raw), span)
                 if len(journal) < span.n:
                     return
                 recipe, whole = self._job.recipe, part.with_suffix(".h5")
@@ -141,7 +142,9 @@ class Worker:
         wrong = (record.start, record.n) != (span.start, span.n)
         return None if wrong or self._job.out.fault(span.file, record.bytes, record.sha256) else record
 
-    def _fill(self, journal: Journal, raw: latents.Float32s, span: Span) -> Iterator[Beat]:
+    def _fill(
+        self, journal: Journal, raw: latents.Float32s, positive: latents.Float32s | None, span: Span
+    ) -> Iterator[Beat]:
         who, beat = self._job.owner.encode(), time.monotonic()
         yield Beat(len(journal), self._median())
         for row in range(len(journal), span.n):
@@ -155,7 +158,7 @@ class Worker:
             journal.begin(who)
             start = time.monotonic()
             try:
-                encoded, sums = self._row(raw[row])
+                encoded, sums = self._row(raw[row], None if positive is None else positive[row])
             except Impossible:
                 raise
             except Exception as error:  # whatever Blender raises, another worker may be spared
@@ -173,14 +176,17 @@ class Worker:
     def _median(self) -> float:
         return statistics.median(self._seconds) if self._seconds else 0.0
 
-    def _row(self, raw: latents.Float32s) -> tuple[list[bytes], shards.Sums]:
-        """The encoded arrays of one image, and its sums."""
+    def _row(self, raw: latents.Float32s, positive: latents.Float32s | None) -> tuple[list[bytes], shards.Sums]:
+        """The encoded arrays of one image, with those of its positive, and the image's sums."""
         recipe = self._job.recipe
         self._engine = self._engine or self._job.engine(recipe.settings)
         scene = place(latents.to_scene_values(raw))
         arrays: dict[str, npt.NDArray[Any]] = {"images": self._engine.image(scene)}
         if recipe.passes:
             arrays |= self._engine.passes(scene, recipe.passes)
+        if positive is not None:
+            image = self._engine.image(place(latents.to_scene_values(positive)))
+            arrays |= {"positives": image, "positive_latents": positive}
         encoded = [column.encode(arrays[name]) for name, column in recipe.columns.items()]
         return encoded, shards.sums(arrays["images"])
 
