@@ -39,6 +39,8 @@ class Matching:
     """Of the wished-for positives, those to which the anchor itself was nearest."""
     error: float
     """The root mean square by which a latent of a positive misses what was wished for."""
+    exact: bool
+    """Whether the positives were rendered for their anchors."""
 
     @property
     def wished_sd(self) -> float:
@@ -59,18 +61,17 @@ def match(pairs: Pairs, names: Sequence[str]) -> Matching:
         for name, one, two in zip(names, wished.T, realised.T, strict=True)
     ]
     error = float(np.sqrt(np.mean((pairs.positive_latents - pairs.wished) ** 2)))
-    return Matching(tuple(rows), float(pairs.anchor_was_nearest.mean()), error)
+    return Matching(tuple(rows), float(pairs.anchor_was_nearest.mean()), error, pairs.exact)
 
 
 def words(matching: Matching, conditional: str, n: int) -> str:
     """The same in plain words, and what would help."""
     times = matching.realised_sd / matching.wished_sd
-    said = (
-        f"In {matching.anchor_share:.1%} of the draws the nearest image was the anchor itself, and the second nearest "
-        f"was taken. A wished-for sd of {matching.wished_sd:.3f} became {matching.realised_sd:.3f}, {times:.2f} times "
-        "as much."
-    )
-    if times <= CLOSE:
+    share = f"In {matching.anchor_share:.1%} of the draws the nearest image was the anchor itself, and the second nearest"
+    found = "The positives were rendered for their anchors." if matching.exact else f"{share} was taken."
+    became = f"A wished-for sd of {matching.wished_sd:.3f} became {matching.realised_sd:.3f}"
+    said = f"{found} {became}, {times:.2f} times as much."
+    if matching.exact or times <= CLOSE:
         return f"{said} The pairs follow {conditional} closely."
     # The error hardly depends on the conditional: it is the distance between neighbours. Variances add up.
     enough = matching.error / np.sqrt(CLOSE**2 - 1)
@@ -107,7 +108,6 @@ def plot(pairs: Pairs, names: Sequence[str], path: Path) -> None:
 def picture(data: Dataset, pairs: Pairs, count: int, path: Path) -> None:
     """Anchors, and their positives below them."""
     anchors, positives = pairs.anchor[:count], pairs.positive[:count]
-    exact = np.array_equal(anchors, positives)  # no image is its own neighbour: these were rendered for their anchors
-    images = [*data.images(anchors), *(data.positives(anchors) if exact else data.images(positives))]
+    images = [*data.images(anchors), *(data.positives(anchors) if pairs.exact else data.images(positives))]
     with whole(path) as part:
         Layout(len(images) // 2, down=("anchor", "positive")).compose(images).save(part, "png")

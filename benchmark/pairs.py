@@ -50,6 +50,11 @@ class Pairs:
     def __len__(self) -> int:
         return len(self.anchor)
 
+    @property
+    def exact(self) -> bool:
+        """Whether the positives were rendered for their anchors: by its latents, no image is its own neighbour."""
+        return np.array_equal(self.anchor, self.positive)
+
 
 def joined(many: list[Pairs]) -> Pairs:
     """Pairs one behind another."""
@@ -81,11 +86,6 @@ class Sampler:
         made = {"conditional": str(self.conditional), "space": str(self.space), "seed": self.seed}
         return json.dumps({**made, "latents": self.names, "sha256 of latents": of})
 
-    @property
-    def described(self) -> str:
-        """How positives are found."""
-        return self.neighbours.described
-
     def wish(self, batch: int, n: int) -> tuple[Int64s, Float32s]:
         """Anchors (n,) and what is wished for as their positives (n, d)."""
         generator = torch.Generator().manual_seed(stream(self.seed, batch))
@@ -115,7 +115,6 @@ class Exact:
     conditional: Distribution
     seed: int
     names: tuple[str, ...] = latents.NAMES
-    described = "the positives were rendered for their anchors"
 
     @property
     def recipe(self) -> str:

@@ -75,7 +75,7 @@ def pairs(
     ident pairs data/small --conditional "gennorm(3, 0.2)" --plot --show 8
     """
     from ident.benchmark import matching  # here: it takes PyTorch, which takes seconds
-    from ident.benchmark.pairs import BATCH, check_target, joined, open_sampler, save
+    from ident.benchmark.pairs import BATCH, Sampler, check_target, joined, open_sampler, save
 
     dataset = Dataset(data)
     names = None if subset is None else tuple(name.strip() for name in subset.split(","))
@@ -118,5 +118,7 @@ def pairs(
         table.add_row(row.latent, f"{row.wished_sd:.4f}", f"{row.realised_sd:.4f}", f"{row.distance:.3f}")
     Console().print(table)
     click.echo(f"\n{said}\n")
-    click.echo(f"recall {reached:.4f} against exact search, {sampler.described}, {rate:.0f} pairs a second")
+    if isinstance(sampler, Sampler):
+        how = sampler.neighbours.described
+        click.echo(f"recall {reached:.4f} against exact search, {how}, {rate:.0f} pairs a second")
     click.echo(f"{n} pairs of {sampler.conditional}: {', '.join(map(str, files.values()))}")

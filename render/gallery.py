@@ -236,12 +236,14 @@ class Layout:
     def compose(self, cells: Sequence[Pixels]) -> Image.Image:
         """One image of cells (H, H, 3) of one size."""
         size = cells[0].shape[0]
-        left, top = (44 if self.down else 0), (20 if self.across else 0)
+        font = ImageFont.load_default(size=13)
+        left = max([44, *(int(font.getlength(text)) + 12 for text in self.down)]) if self.down else 0
+        top = 20 if self.across else 0
         rows = -(-len(cells) // self.columns)
         figure = Image.new("RGB", (left + self.columns * size, top + rows * size), "white")
         for i, cell in enumerate(cells):
             figure.paste(Image.fromarray(cell), (left + i % self.columns * size, top + i // self.columns * size))
-        pen, font = ImageDraw.Draw(figure), ImageFont.load_default(size=13)
+        pen = ImageDraw.Draw(figure)
         for i, text in enumerate(self.across):
             pen.text((left + (i + 0.5) * size, top / 2), text, "black", font, anchor="mm")
         for i, text in enumerate(self.down):

@@ -98,7 +98,7 @@ def test_the_commands(ident: Run, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     assert "positives conditional laplace(0.3), seed 0" in " ".join(ident("info", "one").stdout.split())
     done = ident("pairs", "one", "--n", 2000, "--show", 4, "--plot")
-    assert "the positives were rendered for their anchors" in done.stdout
+    assert "The positives were rendered for their anchors." in done.stdout
     assert (tmp_path / "pairs-images.png").exists()
     done = ident(*arguments[:-1], "laplace(0.2)", "--out", "one")
     assert done.returncode == 2
