@@ -67,8 +67,9 @@ def match(pairs: Pairs, names: Sequence[str]) -> Matching:
 def words(matching: Matching, conditional: str, n: int) -> str:
     """The same in plain words, and what would help."""
     times = matching.realised_sd / matching.wished_sd
-    share = f"In {matching.anchor_share:.1%} of the draws the nearest image was the anchor itself, and the second nearest"
-    found = "The positives were rendered for their anchors." if matching.exact else f"{share} was taken."
+    nearest = f"In {matching.anchor_share:.1%} of the draws the nearest image was the anchor itself"
+    rendered = "The positives were rendered for their anchors."
+    found = rendered if matching.exact else f"{nearest}, and the second nearest was taken."
     became = f"A wished-for sd of {matching.wished_sd:.3f} became {matching.realised_sd:.3f}"
     said = f"{found} {became}, {times:.2f} times as much."
     if matching.exact or times <= CLOSE:
