@@ -66,6 +66,8 @@ def match(pairs: Pairs, names: Sequence[str]) -> Matching:
 
 def words(matching: Matching, conditional: str, n: int) -> str:
     """The same in plain words, and what would help."""
+    if matching.wished_sd == 0:
+        return "There is nothing to compare: too few pairs, or a conditional so narrow that nothing moves."
     times = matching.realised_sd / matching.wished_sd
     nearest = f"In {matching.anchor_share:.1%} of the draws the nearest image was the anchor itself"
     rendered = "The positives were rendered for their anchors."

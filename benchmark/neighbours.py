@@ -92,7 +92,8 @@ class Neighbours:
             far = np.linalg.norm(self.latents - wished[row], axis=1)
             far[anchors[row]] = np.inf
             index[row], distance[row] = far.argmin(), far.min()
-        return Found(index, distance.astype(np.float32), first)
+        to_anchor = np.linalg.norm(wished - self.latents[anchors], axis=1)  # a twin may have been found first
+        return Found(index, distance.astype(np.float32), first | (to_anchor <= distance))
 
     def look(self, width: int) -> None:
         """Look as far as `width`: where each index takes it."""

@@ -60,4 +60,4 @@ def _call(
 
 def write(name: str, numbers: Sequence[float]) -> str:
     """The same as a text."""
-    return f"{name}({', '.join(f'{number:g}' for number in numbers)})" if numbers else name
+    return f"{name}({', '.join(repr(float(number)).removesuffix('.0') for number in numbers)})" if numbers else name

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from hashlib import sha256
 from pathlib import Path
@@ -23,7 +23,7 @@ from ident.render import latents
 from ident.render.dataset import Dataset
 from ident.render.errors import Impossible
 from ident.render.latents import Float32s
-from ident.render.storage import cache_folder, make_folder, whole
+from ident.render.storage import Storage, cache_folder, make_folder, whole
 
 BATCH = 4096
 SCALE = 0.05
@@ -77,7 +77,7 @@ class Sampler:
             raise Impossible(f"{self.space}: the latents have {points.shape[1]} dimensions")
         outside = (~self.space.contains(points)).nonzero()
         if len(outside):
-            raise Impossible(f"latents {int(outside[0])} lie outside of {self.space}")
+            raise Impossible(f"the latents of image {int(outside[0])} lie outside of {self.space}")
 
     @property
     def recipe(self) -> str:
@@ -159,7 +159,7 @@ def open_sampler(
     if pairs == "exact":
         return _exact(data, conditional, space, seed, subset)
     if conditional is None:
-        raise Impossible("conditional: give one, like laplace(0.05); this dataset was rendered without positives")
+        raise Impossible("--conditional: give one, like laplace(0.05)")
     names = latents.NAMES if subset is None else subset
     if not names or not set(names) <= set(latents.NAMES) or len(set(names)) < len(names):
         raise Impossible(f"latents {', '.join(names)!r}: name some, each once, of {', '.join(latents.NAMES)}")
@@ -181,11 +181,17 @@ def _exact(data: Dataset, conditional: str | None, space: str, seed: int, subset
     return Exact(data.latents.copy(), data.positive_latents.copy(), drawn, seed)
 
 
-def check_target(path: Path, recipe: str, *, force: bool) -> None:
-    """Refuse to overwrite what was made of something else."""
-    make_folder(path.absolute().parent)
-    if path.exists() and not force and recipe_of(path) != recipe:
-        raise Impossible(f"{path}: holds something else; give --force to overwrite it, or another --out")
+def check_target(files: Sequence[Path], recipe: str, data: Storage, *, force: bool) -> None:
+    """Refuse to overwrite what was made of something else. The first file is that of the pairs."""
+    out = files[0]
+    if out.suffix not in (".h5", ".hdf5") or out.is_dir():
+        raise Impossible(f"{out}: give --out the name of a file that ends in .h5")
+    if data.folder and data.folder.resolve() in out.resolve().parents:
+        raise Impossible(f"{out}: lies in the dataset; give another --out")
+    make_folder(out.absolute().parent)
+    there = next((path for path in files if path.exists()), None)
+    if there and not force and recipe_of(out) != recipe:
+        raise Impossible(f"{there}: holds something else; give --force to overwrite it, or another --out")
 
 
 def save(pairs: Pairs, recipe: str, path: Path) -> None:

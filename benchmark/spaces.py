@@ -43,6 +43,9 @@ class Unbounded(Space):
 
     dim: int
 
+    def __str__(self) -> str:
+        return notation.write("unbounded", [self.dim])
+
     @property
     def origin(self) -> Tensor:
         """Zero."""
@@ -69,8 +72,11 @@ class Box(Space):
     low: float = -1.0
     high: float = 1.0
 
+    def __str__(self) -> str:
+        return notation.write("box", [self.dim, self.low, self.high])
+
     def __post_init__(self) -> None:
-        if not self.low < self.high:
+        if not -math.inf < self.low < self.high < math.inf:
             raise Impossible(f"box from {self.low} to {self.high}: give a lower and then an upper bound")
 
     @property
@@ -98,6 +104,9 @@ class Sphere(Space):
 
     dim: int
     radius: float = 1.0
+
+    def __str__(self) -> str:
+        return notation.write("sphere", [self.dim, self.radius])
 
     def __post_init__(self) -> None:
         if self.dim < 2:
@@ -130,6 +139,9 @@ class Product(Space):
     """The product of spaces: their coordinates one behind another."""
 
     factors: tuple[Space, ...]
+
+    def __str__(self) -> str:
+        return " * ".join(map(str, self.factors))
 
     @property
     def dim(self) -> int:  # type: ignore[override]

@@ -32,7 +32,7 @@ KINDS = ("auto", "flat", "ivf", "hnsw")
 @click.option("--space", default="box", show_default=True, help="Where latents live, like box or box(3) * sphere(8).")
 @click.option("--latents", "subset", metavar="NAME,...", help="Match by these latents alone.  [default: all]")
 @click.option("--n", type=click.IntRange(min=1), default=100_000, show_default=True, help="Pairs.")
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Which pairs.")
+@click.option("--seed", type=click.IntRange(0, 2**64 - 1), default=0, show_default=True, help="Which pairs.")
 @click.option("--index", type=click.Choice(KINDS), default="auto", show_default=True, help="How neighbours are found.")
 @click.option(
     "--recall",
@@ -89,7 +89,13 @@ def pairs(
         seed=seed,
         say=partial(click.echo, err=True),
     )
-    check_target(out, sampler.recipe, force=force)
+    files = {"pairs": out}
+    if plot:
+        files["plot"] = out.with_suffix(".png")
+    if show:
+        files["images"] = out.with_name(f"{out.stem}-images.png")
+    recipe = json.dumps({**json.loads(sampler.recipe), "n": n, "index": index, "recall": recall})
+    check_target(list(files.values()), recipe, dataset.storage, force=force)
     reached = sampler.tune(recall)
     drawn, start = [], time.perf_counter()
     with progress("drawing pairs") as done:
@@ -99,15 +105,12 @@ def pairs(
             done(min((batch + 1) * BATCH, n), n)
     rate = n / (time.perf_counter() - start)
     made = joined(drawn)
-    save(made, sampler.recipe, out)
+    save(made, recipe, out)
     found = matching.match(made, sampler.names)
     said = matching.words(found, str(sampler.conditional), len(dataset))
-    files = {"pairs": out}
     if plot:
-        files["plot"] = out.with_suffix(".png")
         matching.plot(made, sampler.names, files["plot"])
     if show:
-        files["images"] = out.with_name(f"{out.stem}-images.png")
         matching.picture(dataset, made, show, files["images"])
     if as_json:
         places = {name: str(path) for name, path in files.items()}

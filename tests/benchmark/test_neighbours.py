@@ -116,3 +116,4 @@ def test_twins_are_neighbours() -> None:
     found = Neighbours(raw, exact_index(raw)).nearest(raw, np.arange(200))
     assert np.allclose(found.distance, 0, atol=1e-3)
     assert np.array_equal(found.index % 100, np.arange(200) % 100)
+    assert found.anchor_was_nearest.all()  # as near as its twin

@@ -142,17 +142,25 @@ def test_the_command(ident: Run, data: Path, tmp_path: Path) -> None:
         first = file["anchor"][:]
     assert (tmp_path / "pairs.png").stat().st_size > 10_000
     assert (tmp_path / "pairs-images.png").exists()
-    done = ident("pairs", data, "--conditional", "laplace(0.05)", "--n", 10, "--json")
+    done = ident("pairs", data, "--conditional", "laplace(0.05)", "--n", 5000, "--json")
     said = json.loads(done.stdout)
     assert said["rows"][0]["latent"] == "x"
     with h5py.File(tmp_path / "pairs.h5") as file:
-        assert len(first) > len(file["anchor"])
+        assert np.array_equal(first, file["anchor"])
+    done = ident("pairs", data, "--conditional", "laplace", "--n", 1, "--out", "one.h5")
+    assert (done.returncode, "There is nothing to compare" in done.stdout) == (0, True)
+    (tmp_path / "mine.png").write_bytes(b"mine")
     for arguments, word in (
-        (("--conditional", "normal"), "holds something else; give --force"),
+        (("--conditional", "normal"), "pairs.h5: holds something else; give --force"),
+        (("--conditional", "laplace(0.05000001)", "--n", 5000), "pairs.h5: holds something else"),
+        (("--conditional", "laplace", "--n", 20), "pairs.h5: holds something else"),
+        (("--conditional", "laplace", "--out", "mine.h5", "--plot"), "mine.png: holds something else"),
+        (("--conditional", "laplace", "--out", "mine.png", "--force"), "a file that ends in .h5"),
+        (("--conditional", "laplace", "--out", data / "shards" / "00000.h5", "--force"), "lies in the dataset"),
         (("--conditional", "cauchy"), "nobody knows 'cauchy'; known are uniform, normal, laplace"),
         (("--conditional", "laplace(-1)"), "the scale is -1"),
-        (("--conditional", "vmf(10)", "--out", "b.h5"), "vmf(10): lives on a sphere, not on Box(dim=10"),
-        (("--conditional", "laplace", "--space", "sphere"), "lie outside of Sphere"),
+        (("--conditional", "vmf(10)", "--out", "b.h5"), "vmf(10): lives on a sphere, not on box(10, -1, 1)"),
+        (("--conditional", "laplace", "--space", "sphere"), "of image 0 lie outside of sphere(10, 1)"),
         (("--conditional", "laplace", "--latents", "hue"), "name some, each once"),
     ):
         done = ident("pairs", data, *arguments)
