@@ -115,17 +115,17 @@ class Neighbours:
 
     def recall(self, wished: Float32s, anchors: Int64s) -> float:
         """The share of wished-for latents for which the nearest that is not the anchor is found, by exact search."""
-        exact = exact_index(self.latents)
-        true = Neighbours(self.latents, exact).nearest(wished, anchors)
-        return recall(self.nearest(wished, anchors), true)
+        return recall(self.nearest(wished, anchors), self._true(wished, anchors))
+
+    def _true(self, wished: Float32s, anchors: Int64s) -> Found:
+        return Neighbours(self.latents, exact_index(self.latents)).nearest(wished, anchors)
 
     def tune(self, wished: Float32s, anchors: Int64s, wanted: float) -> float:
         """Look just as far as is needed for a recall on a sample; gives the recall."""
         self.look(WIDTHS[0])
         if self.width is None:
             return 1.0
-        true = Neighbours(self.latents, exact_index(self.latents)).nearest(wished, anchors)
-        reached = 0.0
+        true, reached = self._true(wished, anchors), 0.0
         for width in WIDTHS:
             self.look(width)
             reached = recall(self.nearest(wished, anchors), true)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from hashlib import sha256
@@ -80,11 +79,11 @@ class Sampler:
             raise Impossible(f"the latents of image {int(outside[0])} lie outside of {self.space}")
 
     @property
-    def recipe(self) -> str:
+    def recipe(self) -> dict[str, Any]:
         """What decides the pairs."""
         of = sha256(self.neighbours.latents.tobytes()).hexdigest()
         made = {"conditional": str(self.conditional), "space": str(self.space), "seed": self.seed}
-        return json.dumps({**made, "latents": self.names, "sha256 of latents": of})
+        return {**made, "latents": self.names, "sha256 of latents": of}
 
     def wish(self, batch: int, n: int) -> tuple[Int64s, Float32s]:
         """Anchors (n,) and what is wished for as their positives (n, d)."""
@@ -117,11 +116,11 @@ class Exact:
     names: tuple[str, ...] = latents.NAMES
 
     @property
-    def recipe(self) -> str:
+    def recipe(self) -> dict[str, Any]:
         """What decides the pairs."""
         of = sha256(self.raw.tobytes() + self.positives.tobytes()).hexdigest()
         made = {"conditional": str(self.conditional), "pairs": "exact", "seed": self.seed}
-        return json.dumps({**made, "latents": self.names, "sha256 of latents": of})
+        return {**made, "latents": self.names, "sha256 of latents": of}
 
     def tune(self, _: float) -> float:
         """There is no search: each positive is the right one."""

@@ -25,8 +25,7 @@ from ident.render.storage import Storage
 def import_(path: Path, layout: str, out: str, codec: str, force: bool, as_json: bool) -> None:
     """Make shards of what others have made.
 
-    PATH is a folder with images and latents, a tar archive of one, or a single file
-    of a sharded layout. Type the same
+    PATH is a folder with images and latents, a tar archive of one, or a single file of a sharded layout. Type the same
     command again to go on after an interruption.
     """
     target = Storage(out)

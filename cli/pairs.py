@@ -94,7 +94,7 @@ def pairs(
         files["plot"] = out.with_suffix(".png")
     if show:
         files["images"] = out.with_name(f"{out.stem}-images.png")
-    recipe = json.dumps({**json.loads(sampler.recipe), "n": n, "index": index, "recall": recall})
+    recipe = json.dumps({**sampler.recipe, "n": n, "index": index, "recall": recall})
     check_target(list(files.values()), recipe, dataset.storage, force=force)
     reached = sampler.tune(recall)
     drawn, start = [], time.perf_counter()
