@@ -138,6 +138,19 @@ class Anisotropic(Distribution):
         return (sphere.radius * fisher_bingham(precisions, mean, generator)).to(around.dtype)
 
 
+def pairs_among(distribution: Distribution, space: Space, points: Tensor, *, generator: torch.Generator) -> Tensor:
+    """Positive pairs (m, 2) among points (n, d) of the uniform marginal: all that rejection sampling accepts.
+
+    A pair of uniform points, accepted by its density, is a draw of the pair distribution, so that n points give far
+    more than n / 2 pairs where the conditional is wide. All but these two points remain draws of the marginal.
+    """
+    if not isinstance(distribution, VMF):
+        raise Impossible(f"{distribution}: pairs among points are for vmf, whose norm is the same everywhere")
+    mean = points / on_sphere(distribution, space).radius
+    density = torch.exp(distribution.kappa * (mean @ mean.T - 1)).fill_diagonal_(0)
+    return (rand(density, generator) < density).nonzero()
+
+
 def normal(scale: float) -> Distribution:
     """`normal(0.05)`: the scale is sigma."""
     return Noise(2.0, math.sqrt(2) * positive("normal", scale), notation.write("normal", [scale]))

@@ -11,6 +11,7 @@ from importlib.metadata import version
 
 import click
 
+from ident.cli.bench import bench
 from ident.cli.doctor import doctor
 from ident.cli.export import export
 from ident.cli.import_ import import_
@@ -28,10 +29,10 @@ from ident.render.errors import Failed, Impossible
 @click.version_option(version("ident"), prog_name="ident")
 @click.option("--debug", is_flag=True, help="Show the traceback of an error. May stand anywhere.")
 def ident(debug: bool) -> None:
-    """The 3DIdent benchmark: render the scenes, look at them, and bring them from and to others."""
+    """The 3DIdent benchmark: render the scenes, draw pairs, train and score, bring data from and to others."""
 
 
-for command in (render, pairs, pull, push, import_, export, verify, info, show, doctor):
+for command in (render, pairs, bench, pull, push, import_, export, verify, info, show, doctor):
     ident.add_command(command)
 
 

@@ -1,0 +1,79 @@
+"""Encoders, and the space that their output is brought to."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+
+import torch
+from torch import Tensor, nn
+
+HIDDEN = (10, 50, 50, 50, 50, 10)  # times the latents (papers/3, A.3)
+SLOPE = 0.01
+
+
+def mlp(dim: int, hidden: Sequence[int] = HIDDEN, slope: float = SLOPE) -> nn.Sequential:
+    """From observations (n, dim) to (n, dim); the hidden layers are so many times as wide."""
+    widths = [dim, *(times * dim for times in hidden), dim]
+    layers = list[nn.Module]()
+    for before, after in pairwise(widths):
+        layers += [nn.Linear(before, after), nn.LeakyReLU(slope)]
+    return nn.Sequential(*layers[:-1])
+
+
+class ToSphere(nn.Module):
+    """To a sphere around zero, of a radius that is fixed or learned."""
+
+    log_radius: Tensor
+
+    def __init__(self, radius: float = 1.0, *, learnable: bool = False) -> None:
+        super().__init__()
+        hold(self, "log_radius", torch.tensor(math.log(radius)), learnable)
+
+    def forward(self, z: Tensor) -> Tensor:
+        """Points (n, dim) on the sphere."""
+        return self.log_radius.exp() * nn.functional.normalize(z.float(), dim=-1)
+
+
+class ToBox(nn.Module):
+    """To a box from zero, of sides that are fixed or learned, each for itself."""
+
+    log_sides: Tensor
+
+    def __init__(self, dim: int, side: float = 1.0, *, learnable: bool = True) -> None:
+        super().__init__()
+        hold(self, "log_sides", torch.full((dim,), math.log(side)), learnable)
+
+    def forward(self, z: Tensor) -> Tensor:
+        """Points (n, dim) in the box."""
+        return self.log_sides.exp() * torch.sigmoid(z.float())
+
+
+class ToUnbounded(nn.Module):
+    """Leaves everything where it is."""
+
+    def forward(self, z: Tensor) -> Tensor:
+        """The same points (n, dim)."""
+        return z.float()
+
+
+def hold(module: nn.Module, name: str, value: Tensor, learnable: bool) -> None:
+    """A value as a parameter, or as a buffer: both move with the module and are saved with it."""
+    if learnable:
+        module.register_parameter(name, nn.Parameter(value))
+    else:
+        module.register_buffer(name, value)
+
+
+OUTPUTS: dict[str, Callable[[int], nn.Module]] = {
+    "sphere": lambda dim: ToSphere(),  # noqa: ARG005
+    "box": ToBox,
+    "unbounded": lambda dim: ToUnbounded(),  # noqa: ARG005
+}
+"""By the name of the model's space."""
+
+
+def encoder(dim: int, space: str) -> nn.Sequential:
+    """The encoder of the synthetic suite."""
+    return nn.Sequential(mlp(dim), OUTPUTS[space](dim))

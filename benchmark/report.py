@@ -1,0 +1,174 @@
+"""Results as tables and plots: the papers' scores and ours beside them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.figure import Figure
+
+from ident.benchmark.suites.rows import KINDS, Row, Suite, shortened
+from ident.render import storage
+
+Results = Mapping[tuple[int, str], Sequence[Mapping[str, Any]]]
+"""By number of a row and kind: a result a seed."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A score in percent: ours, mean and sd over seeds, and the paper's."""
+
+    ours: float
+    sd: float
+    seeds: int
+    paper: tuple[float, float] | None
+
+    @property
+    def difference(self) -> float | None:
+        """Ours minus the paper's."""
+        return None if self.paper is None else self.ours - self.paper[0]
+
+
+def cell(row: Row, kind: str, metric: str, results: Results) -> Cell | None:
+    """The score of a kind of a row, if there is a result."""
+    found = results.get((row.number, kind), ())
+    if not found:
+        return None
+    values = [100 * result["scores"][metric]["value"] for result in found]
+    sd = float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
+    return Cell(float(np.mean(values)), sd, len(values), row.paper.get(kind))
+
+
+def groups(row: Row, results: Results) -> dict[str, float]:
+    """R2 in percent of each group of latents of a row."""
+    found = results.get((row.number, "unsupervised"), ())
+    per_latent = np.array([result["scores"]["r2"]["per_latent"] for result in found])
+    return {name: float(100 * per_latent[:, list(latents)].mean()) for name, latents in row.groups.items() if found}
+
+
+def learned(row: Row, results: Results) -> list[float]:
+    """The precisions that were learned, in rising order for each loss; the mean over seeds."""
+    found = [result["learned"] for result in results.get((row.number, "unsupervised"), ()) if result["learned"]]
+    if not found:
+        return []
+    return [float(value) for value in np.sort(np.reshape(found, (len(found), -1, row.dim)), -1).mean(0).ravel()]
+
+
+def as_rows(suite: Suite, rows: Sequence[Row], results: Results) -> list[dict[str, Any]]:
+    """The table as data: a row each, with all that is known of it."""
+    table = []
+    for row in rows:
+        entry: dict[str, Any] = {
+            "row": row.number,
+            "latent_space": row.latent_space,
+            "marginal": row.marginal,
+            "conditional": row.conditional,
+            "model_space": row.model_space,
+            "model": row.model,
+            "loss": row.loss,
+            "matches": row.matches,
+        }
+        for kind in row.kinds:
+            found = cell(row, kind, suite.metric, results)
+            if found is not None:
+                entry[kind] = {
+                    suite.metric: round(found.ours, 2),
+                    "sd": round(found.sd, 2),
+                    "seeds": found.seeds,
+                    "paper": found.paper,
+                    "difference": None if found.difference is None else round(found.difference, 2),
+                }
+        entry |= {"groups": groups(row, results), "learned": learned(row, results)}
+        table.append(entry)
+    return table
+
+
+def kinds_of(rows: Sequence[Row]) -> list[str]:
+    """The kinds that any of the rows has."""
+    return [kind for kind in KINDS if any(kind in row.kinds for row in rows)]
+
+
+def heads(rows: Sequence[Row]) -> list[str]:
+    """The heads of a table's columns."""
+    found = ["", "data", "model"]
+    for kind in kinds_of(rows):
+        found += [kind, "paper"] if any(kind in row.paper for row in rows) else [kind]
+    return found + (["difference"] if any(row.paper for row in rows) else [])
+
+
+def lines(suite: Suite, rows: Sequence[Row], results: Results) -> Iterator[list[str]]:
+    """The lines of a table: of each row the scores, the paper's, and the difference of the last kind."""
+    with_paper = [kind for kind in kinds_of(rows) if any(kind in row.paper for row in rows)]
+    for row in rows:
+        line, last = [str(row.number), *described(row)], None
+        for kind in kinds_of(rows):
+            last = cell(row, kind, suite.metric, results)
+            line.append(written(last))
+            if kind in with_paper:
+                line.append("{:.2f} ± {:.2f}".format(*row.paper[kind]) if kind in row.paper else "")
+        if with_paper:
+            line.append("" if last is None or last.difference is None else f"{last.difference:+.2f}")
+        yield line
+
+
+def markdown(suite: Suite, rows: Sequence[Row], results: Results) -> str:
+    """The table for a document."""
+    table = [heads(rows), ["---"] * len(heads(rows)), *lines(suite, rows, results)]
+    return f"# {suite.title}\n\nScores: {suite.metric} in percent.\n\n" + "".join(
+        f"| {' | '.join(line)} |\n" for line in table
+    )
+
+
+def write(suite: Suite, rows: Sequence[Row], results: Results, folder: Path) -> list[Path]:
+    """The table as Markdown and as data, and the plots; gives their names."""
+    table, data, curves = folder / "table.md", folder / "table.json", folder / "curves.png"
+    storage.write(table, markdown(suite, rows, results).encode())
+    storage.write(data, json.dumps(as_rows(suite, rows, results), indent=1).encode())
+    plot_curves(suite, rows, results, curves)
+    return [table, data, curves]
+
+
+def described(row: Row) -> tuple[str, str]:
+    """Data and model of a row in words."""
+    data = f"{row.latent_space.partition('(')[0]}, {row.marginal}, {shortened(row.conditional)}"
+    model = f"{row.model_space}, {row.model}" + ("" if row.loss == "infonce" else f", {row.loss}")
+    return data, model
+
+
+def written(found: Cell | None) -> str:
+    """Mean and sd, or that there is none."""
+    if found is None:
+        return ""
+    return f"{found.ours:.2f} ± {found.sd:.2f}" if found.seeds > 1 else f"{found.ours:.2f}"
+
+
+def plot_curves(suite: Suite, rows: Sequence[Row], results: Results, path: Path) -> None:
+    """Loss and score against steps, a line a row."""
+    figure = Figure(figsize=(10, 4), layout="constrained")
+    above, below = figure.subplots(1, 2)
+    colours = mpl.colormaps["viridis"](np.linspace(0, 0.9, len(rows)))
+    for row, colour in zip(rows, colours, strict=True):
+        for number, result in enumerate(results.get((row.number, "unsupervised"), ())):
+            history = result["history"]
+            steps = [point["step"] for point in history]
+            label = f"row {row.number}" if number == 0 else None
+            above.plot(steps, [100 * point[suite.metric] for point in history], color=colour, label=label, lw=1)
+            below.plot(steps, [point["loss"] for point in history], color=colour, lw=1)
+    for axes, name in ((above, f"{suite.metric} in percent"), (below, "loss")):
+        axes.set(xlabel="step", ylabel=name)
+        axes.spines[["top", "right"]].set_visible(False)
+    if len(rows) <= 12:
+        above.legend(frameon=False, fontsize=7)
+    figure.suptitle(suite.title)
+    save(figure, path)
+
+
+def save(figure: Figure, path: Path) -> None:
+    """Write a figure, whole or not at all."""
+    with storage.whole(path) as part:
+        figure.savefig(part, format="png", dpi=150)

@@ -1,0 +1,1 @@
+"""The tables, as data, and what turns a row into a run."""

@@ -1,0 +1,175 @@
+"""Runs of a suite: which are done, which are left, here or by Ray; and their results, a JSON file each."""
+
+from __future__ import annotations
+
+import json
+import platform
+import shutil
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ident.benchmark.suites.rows import FORMAT, Run
+from ident.benchmark.suites.synthetic import Synthetic
+from ident.benchmark.train import Progress, train
+from ident.render import cluster, storage
+from ident.render.errors import Failed, Impossible
+
+RESULT, CHECKPOINT, MODEL = "result.json", "checkpoint.pt", "model.pt"
+
+Result = dict[str, Any]
+Tell = Callable[[Run, int, dict[str, float]], object]
+"""Is told of a run how many steps are done, and the last loss and scores."""
+
+
+def recipe_of(run: Run) -> str:
+    """All that decides a run, as its files have it."""
+    return json.dumps(run.recipe, sort_keys=True)
+
+
+def result_of(run: Run, folder: Path) -> Result | None:
+    """The result of a run, if it is done. Another run's result of that name is refused."""
+    path = folder / run.name / RESULT
+    if not path.exists():
+        return None
+    try:
+        result: Result = json.loads(path.read_text())
+        made_by, recipe = result["format"], result["recipe"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise Failed(f"{path}: is damaged ({error}); delete it to run that again") from error
+    if made_by != FORMAT:
+        raise Impossible(f"{path}: is of format {made_by!r}, this version of ident reads {FORMAT}; give another --out")
+    if recipe != recipe_of(run):
+        raise Impossible(f"{path}: belongs to another run, {recipe}; give another --out, or --force")
+    return result
+
+
+def perform(run: Run, folder: Path, device: str, tell: Callable[[int, dict[str, float]], object]) -> Result:
+    """Do a run, from its checkpoint if there is one, and write its result."""
+    place = folder / run.name
+    storage.make_folder(place)
+    task, progress = Synthetic(run, device), Progress()
+    if run.kind != "identity" and any(True for _ in task.model.parameters()):
+        progress = train(task, run.training, place / CHECKPOINT, recipe_of(run), tell)
+    result: Result = {
+        "format": FORMAT,
+        "suite": run.suite,
+        "row": run.row.number,
+        "kind": run.kind,
+        "seed": run.seed,
+        "tier": run.tier.name,
+        "recipe": recipe_of(run),
+        "scores": {name: asdict(found) for name, found in task.scores().items()},
+        "learned": task.learned(),
+        "history": progress.history,
+        "seconds": progress.seconds,
+        "machine": machine(device),
+    }
+    if run.kind != "identity":
+        with storage.whole(place / MODEL) as part, part.open("wb") as file:
+            torch.save(task.model.state_dict(), file)
+    storage.write(place / RESULT, json.dumps(result, indent=1).encode())
+    (place / CHECKPOINT).unlink(missing_ok=True)
+    return result
+
+
+def machine(device: str) -> dict[str, Any]:
+    """What ran, and on what."""
+    name = torch.cuda.get_device_name(device) if device.startswith("cuda") else platform.processor() or "CPU"
+    return {
+        "ident": version("ident"),
+        "torch": torch.__version__,
+        "device": device,
+        "name": name,
+        "threads": torch.get_num_threads(),
+    }
+
+
+def devices() -> tuple[str, ...]:
+    """What PyTorch can train on here."""
+    return (
+        "cpu",
+        *(f"cuda:{number}" for number in range(torch.cuda.device_count())),
+        *(["mps"] if torch.backends.mps.is_available() else []),
+    )
+
+
+def device_of(asked: str) -> str:
+    """A device by what was asked for: `auto` is the first GPU, or the CPU."""
+    there = devices()
+    if asked == "auto":
+        return next((device for device in there if device != "cpu"), "cpu")
+    if asked == "cuda" and "cuda:0" in there:
+        return "cuda:0"
+    if asked not in there:
+        raise Impossible(f"device {asked!r}: here are {', '.join(there)}; leave out --device, or take one of these")
+    return asked
+
+
+def forget(runs: Sequence[Run], folder: Path) -> None:
+    """Delete what was made of these runs."""
+    for run in runs:
+        shutil.rmtree(folder / run.name, ignore_errors=True)
+
+
+def here(runs: Sequence[Run], folder: Path, device: str, tell: Tell) -> Iterator[tuple[Run, Result]]:
+    """Do runs one after the other, in this process."""
+    for run in runs:
+        yield run, perform(run, folder, device, lambda step, last, run=run: tell(run, step, last))  # type: ignore[misc]
+
+
+def by_ray(
+    runs: Sequence[Run], folder: Path, device: str, tell: Tell, address: str | None
+) -> Iterator[tuple[Run, Result]]:
+    """Do runs as Ray tasks, on this machine or on the cluster at an address: a core each, or a GPU."""
+    on_gpu = device != "cpu"
+    with cluster.cluster(address, cores=cluster.cores(), gpus=torch.cuda.device_count() if on_gpu else 0) as ray:
+        from ray.util.queue import Empty, Queue
+
+        told = Queue(actor_options={"num_cpus": 0})
+        remote = ray.remote(num_cpus=1, num_gpus=int(on_gpu), max_retries=3)(task)
+        waiting = {remote.remote(run, folder.absolute(), "cuda:0" if on_gpu else "cpu", told): run for run in runs}
+        named = {run.name: run for run in runs}
+        try:
+            while waiting:
+                done, _ = ray.wait(list(waiting), timeout=0.5)
+                for reference in done:
+                    run = waiting.pop(reference)
+                    try:
+                        result = ray.get(reference)
+                    except ray.exceptions.RayTaskError as error:
+                        raise error.cause from error
+                    except ray.exceptions.RayError as error:
+                        raise Failed(f"{run.name}: was lost: {' '.join(str(error).split())}") from error
+                    if not (folder / run.name / RESULT).exists():  # made on a machine that does not see the folder
+                        storage.make_folder(folder / run.name)
+                        storage.write(folder / run.name / RESULT, json.dumps(result, indent=1).encode())
+                    yield run, result
+                try:
+                    for name, step, last in told.get_nowait_batch(told.qsize()):
+                        tell(named[name], step, last)
+                except Empty:
+                    pass
+        finally:
+            for reference in waiting:
+                ray.cancel(reference, force=True)
+            told.shutdown(force=True)
+
+
+def task(run: Run, folder: Path, device: str, told: Any) -> Result:
+    """A run in a worker of Ray."""
+    torch.set_num_threads(1)
+    last_told = 0.0
+
+    def tell(step: int, last: dict[str, float]) -> None:
+        nonlocal last_told
+        if time.monotonic() - last_told > 1:
+            told.put((run.name, step, last))
+            last_told = time.monotonic()
+
+    return perform(run, folder, device, tell)

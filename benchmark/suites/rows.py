@@ -1,0 +1,226 @@
+"""Suites, their rows and the tiers: read from the TOML files beside, checked, chosen from."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
+from importlib.resources import files
+from typing import Any
+
+from ident.benchmark import distributions, encoders, losses, spaces
+from ident.benchmark.train import Training
+from ident.render.errors import Impossible
+
+KINDS = ("identity", "supervised", "unsupervised")
+TIERS = ("laptop", "paper")
+SUITES = ("table1", "table2", "marginals", "aninfonce")
+FILTERS = ("model_space", "latent_space", "marginal", "conditional", "model")
+FORMAT = 1
+"""Of results."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One setting of a table: how data come about, what the model assumes, and what the papers report."""
+
+    number: int
+    latent_space: str
+    marginal: str
+    conditional: str
+    model_space: str
+    model: str
+    dim: int = 10
+    loss: str = "infonce"
+    mixing: str = "mlp"
+    """Or `none`: the encoder is none either, and what is learned is the loss's."""
+    positives: str = "one"
+    """Or `among`: all pairs of a batch that rejection sampling accepts."""
+    others: tuple[str, ...] = ()
+    """Conditionals of further positives of the same anchors, for ensembles."""
+    hard: str = ""
+    """Conditional of hard negatives, and how many an anchor gets."""
+    hard_count: int = 0
+    matches: bool = False
+    kinds: tuple[str, ...] = KINDS
+    groups: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    """Latents whose scores are reported together."""
+    paper: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    """Mean and sd of a kind's score, in percent."""
+    tiers: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """What a tier has otherwise for this row."""
+    x: float = 0.0
+    """Where it lies in the suite's plot, and on which curve."""
+    curve: str = ""
+
+    def __post_init__(self) -> None:
+        spaces.parse(self.latent_space, self.dim)
+        for text in (self.marginal, self.conditional, *self.others, *filter(None, [self.hard])):
+            distributions.parse(text)
+        losses.parse(self.model)
+        for name, allowed in (
+            ("model_space", tuple(encoders.OUTPUTS)),
+            ("loss", (*losses.LOSSES, "aninfonce")),
+            ("mixing", ("mlp", "none")),
+            ("positives", ("one", "among")),
+        ):
+            if getattr(self, name) not in allowed:
+                raise Impossible(f"{name} {getattr(self, name)!r}: choose from {', '.join(allowed)}")
+
+    def __str__(self) -> str:
+        data = f"{self.latent_space}, {self.marginal}, {shortened(self.conditional)}"
+        return f"{self.number}: {data} -> {self.model_space}, {self.model}" + (
+            f", {self.loss}" if self.loss != "infonce" else ""
+        )
+
+    def setting(self, kind: str) -> dict[str, Any]:
+        """What decides the score of a kind: rows that agree in it share it."""
+        names = ["latent_space", "marginal", "dim", "mixing"]
+        if kind != "identity":
+            names += ["model_space"]
+        if kind == "unsupervised":
+            names += ["conditional", "model", "loss", "positives", "others", "hard", "hard_count"]
+        return {"kind": kind, **{name: getattr(self, name) for name in names}}
+
+
+@dataclass(frozen=True)
+class Suite:
+    """A table of rows."""
+
+    name: str
+    title: str
+    metric: str
+    rows: tuple[Row, ...]
+    axis: str = ""
+    """What lies on the horizontal axis of its plot, if it has one."""
+
+
+@dataclass(frozen=True)
+class Tier:
+    """How large runs are: trainings by kind, and how many samples a score is taken of."""
+
+    name: str
+    supervised: Training
+    unsupervised: Training
+    samples: int
+
+    def training(self, row: Row, kind: str) -> Training:
+        """The training of a row."""
+        found: Training = getattr(self, kind)
+        return replace(found, **row.tiers.get(self.name, {})) if kind == "unsupervised" else found
+
+
+@dataclass(frozen=True)
+class Run:
+    """One seed of one kind of a row, in a tier."""
+
+    suite: str
+    row: Row
+    kind: str
+    seed: int
+    tier: Tier
+
+    @property
+    def name(self) -> str:
+        """Of the folder of its result."""
+        return f"row{self.row.number:02d}-{self.kind}-seed{self.seed}"
+
+    @property
+    def training(self) -> Training:
+        """How it is trained."""
+        return self.tier.training(self.row, self.kind)
+
+    @property
+    def recipe(self) -> dict[str, Any]:
+        """All that decides the result."""
+        trained = {} if self.kind == "identity" else asdict(self.training)
+        return {**self.row.setting(self.kind), **trained, "seed": self.seed, "samples": self.tier.samples}
+
+
+def read(name: str) -> dict[str, Any]:
+    """A TOML file beside this one."""
+    return tomllib.loads(files("ident.benchmark.suites").joinpath(f"{name}.toml").read_text())
+
+
+def load_suite(name: str) -> Suite:
+    """A suite by its name."""
+    if name not in SUITES:
+        raise Impossible(f"suite {name!r}: choose from {', '.join(SUITES)}")
+    content = read(name)
+    shared = content.get("every_row", {})
+    rows = tuple(row_of(number + 1, {**shared, **given}) for number, given in enumerate(content["rows"]))
+    return Suite(name, content["title"], content["metric"], rows, content.get("axis", ""))
+
+
+def row_of(number: int, given: Mapping[str, Any]) -> Row:
+    """A row as it stands in a file."""
+    unknown = set(given) - {item.name for item in fields(Row)}
+    if unknown:
+        raise Impossible(f"row {number}: nobody knows {', '.join(sorted(unknown))}")
+    frozen: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in given.items()}
+    return Row(number, **frozen)
+
+
+def load_tier(name: str) -> Tier:
+    """A tier by its name."""
+    if name not in TIERS:
+        raise Impossible(f"tier {name!r}: choose from {', '.join(TIERS)}")
+    content = read("tiers")[name]
+    return Tier(name, Training(**content["supervised"]), Training(**content["unsupervised"]), content["samples"])
+
+
+def select(suite: Suite, wanted: Mapping[str, str], numbers: tuple[int, ...] = ()) -> tuple[Row, ...]:
+    """The rows of a suite that agree with what is wanted: `laplace` with `laplace(0.05)`, too."""
+    rows = tuple(
+        row
+        for row in suite.rows
+        if (not numbers or row.number in numbers)
+        and all(agrees(getattr(row, name), text) for name, text in wanted.items())
+    )
+    if not rows:
+        asked = [f"{name.replace('_', '-')} {text}" for name, text in wanted.items()]
+        asked += [f"row {number}" for number in numbers]
+        listed = "; ".join(map(str, suite.rows))
+        raise Impossible(f"{suite.name} has no row with {', '.join(asked)}. Its rows are {listed}")
+    return rows
+
+
+def agrees(has: str, wanted: str) -> bool:
+    """Whether a text of a row is the wanted one, or begins with it as its name."""
+    plain, asked = ("".join(text.lower().split()).replace("kappa=", "") for text in (has, wanted))
+    return asked in (plain, plain.partition("(")[0])
+
+
+def shortened(text: str) -> str:
+    """A distribution with runs of equal numbers counted: anisotropic(5 x5, 25 x5)."""
+    name, _, numbers = text.partition("(")
+    parts = [part.strip() for part in numbers.rstrip(")").split(",")]
+    if len(parts) < 4:
+        return text
+    counted = list[list[Any]]()
+    for part in parts:
+        if counted and counted[-1][0] == part:
+            counted[-1][1] += 1
+        else:
+            counted.append([part, 1])
+    return f"{name}({', '.join(f'{part} x{count}' if count > 1 else part for part, count in counted)})"
+
+
+def runs_of(suite: Suite, rows: tuple[Row, ...], kinds: tuple[str, ...], seeds: int, tier: Tier) -> list[Run]:
+    """All runs that these rows need. What rows share is one run, under the name of the first row that has it."""
+    found = dict[str, Run]()
+    for seed in range(seeds):
+        for row in rows:
+            for kind in kinds:
+                if kind in row.kinds:
+                    run = shared_run(suite, row, kind, seed, tier)
+                    found.setdefault(run.name, run)
+    return list(found.values())
+
+
+def shared_run(suite: Suite, row: Row, kind: str, seed: int, tier: Tier) -> Run:
+    """The run that gives a row its score of a kind."""
+    setting = json.dumps(row.setting(kind))
+    first = next(other for other in suite.rows if kind in other.kinds and json.dumps(other.setting(kind)) == setting)
+    return Run(suite.name, first if kind != "unsupervised" else row, kind, seed, tier)

@@ -1,0 +1,236 @@
+"""The one training loop: batches that depend on their number alone, checkpoints that go on to the last bit."""
+
+from __future__ import annotations
+
+import math
+import pickle
+import signal
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from ident.render.cluster import later
+from ident.render.errors import Failed, Impossible
+from ident.render.storage import whole
+
+FORMAT = 1
+REPORT = 50
+"""Steps between looks at the loss: each waits for the device."""
+
+MUON = 20.0
+"""How much larger Muon's learning rate is, whose steps have the size of an orthogonal matrix."""
+
+OPTIMIZERS = ("adam", "muon")
+PRECISIONS = {"float32": None, "bfloat16": torch.bfloat16, "float16": torch.float16}
+
+Batch = Mapping[str, Tensor]
+
+
+@dataclass(frozen=True)
+class Training:
+    """How long and by what a model is trained.
+
+    The learning rate rises over `warm_up` steps, stays to the share `constant` of all steps, then falls linearly to 0.
+    `muon` moves matrices by Muon, and all else by Adam.
+    """
+
+    steps: int
+    batch_size: int
+    learning_rate: float
+    optimizer: str = "adam"
+    warm_up: int = 0
+    constant: float = 1.0
+    precision: str = "float32"
+    looks: int = 20
+
+    def __post_init__(self) -> None:
+        for name, allowed in (("optimizer", OPTIMIZERS), ("precision", tuple(PRECISIONS))):
+            if getattr(self, name) not in allowed:
+                raise Impossible(f"{name} {getattr(self, name)!r}: choose from {', '.join(allowed)}")
+        for name, least in (("steps", 1), ("batch_size", 2), ("warm_up", 0), ("looks", 1)):
+            if not (isinstance(getattr(self, name), int) and getattr(self, name) >= least):
+                raise Impossible(f"{name} {getattr(self, name)!r}: give a whole number from {least} on")
+        if not 0 < self.learning_rate < math.inf:
+            raise Impossible(f"learning_rate {self.learning_rate!r}: give a number above 0")
+        if not 0 <= self.constant <= 1:
+            raise Impossible(f"constant {self.constant!r}: give a share of the steps, from 0 to 1")
+
+    def rate(self, step: int) -> float:
+        """The share of the learning rate that step number `step` takes."""
+        rising = (step + 1) / self.warm_up if step < self.warm_up else 1.0
+        falling = (self.steps - step) / max(1.0, self.steps * (1 - self.constant))
+        return min(1.0, rising, falling)
+
+
+class Task(Protocol):
+    """What is trained, on what, for what."""
+
+    model: nn.Module
+
+    def batches(self, first: int) -> Iterator[Batch]:
+        """Batches from number `first` on, each the same whenever it is drawn."""
+
+    def loss(self, batch: Batch) -> Tensor:
+        """The loss of the model on a batch."""
+
+    def look(self) -> dict[str, float]:
+        """The scores of the model as it is."""
+
+
+Tell = Callable[[int, dict[str, float]], object]
+"""Is told how many steps are done, and the last loss and scores."""
+
+
+@dataclass
+class Progress:
+    """How far a training is, and how it went: a point for each look."""
+
+    step: int = 0
+    seconds: float = 0.0
+    history: list[dict[str, float]] = field(default_factory=list)
+
+
+def train(
+    task: Task, training: Training, checkpoint: Path, recipe: str, tell: Tell, *, seconds_between: float = 30.0
+) -> Progress:
+    """Train the task's model to the end, from the checkpoint if there is one; it is kept up to date.
+
+    `recipe` is all that decides the run: a checkpoint of another recipe is refused.
+    """
+    optimizers = optimizers_of(task.model, training)
+    device = next(task.model.parameters()).device
+    progress = load(checkpoint, recipe, task.model, optimizers) if checkpoint.exists() else Progress()
+    every = max(1, training.steps // training.looks)
+    losses, saved = list[Tensor](), time.monotonic()
+    latest = dict(progress.history[-1]) if progress.history else {}
+    batches = task.batches(progress.step)
+    began = time.monotonic() - progress.seconds
+    try:
+        while progress.step < training.steps:
+            with later(signal.SIGINT, signal.SIGTERM):  # a step is done or not
+                for optimizer, highest in optimizers:
+                    for group in optimizer.param_groups:
+                        group["lr"] = highest * training.rate(progress.step)
+                losses.append(step(task, next(batches), optimizers, device, training.precision))
+                progress.step += 1
+                progress.seconds = time.monotonic() - began
+                looking = progress.step % every == 0 or progress.step == training.steps
+                if looking or len(losses) == REPORT:
+                    latest["loss"] = checked(losses, progress.step, checkpoint)
+                    losses.clear()
+                if looking:
+                    latest |= seen(task)
+                    progress.history.append({"step": progress.step, **latest})
+                if not losses:
+                    tell(progress.step, latest)
+                if not losses and (time.monotonic() - saved > seconds_between or progress.step == training.steps):
+                    save(checkpoint, recipe, task.model, optimizers, progress)
+                    saved = time.monotonic()
+    except KeyboardInterrupt:
+        if losses:
+            checked(losses, progress.step, checkpoint)
+        save(checkpoint, recipe, task.model, optimizers, progress)
+        raise
+    return progress
+
+
+Optimizers = list[tuple[torch.optim.Optimizer, float]]
+"""With the highest learning rate of each."""
+
+
+def optimizers_of(model: nn.Module, training: Training) -> Optimizers:
+    """What moves the model's parameters."""
+    parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    matrices = [parameter for parameter in parameters if parameter.ndim == 2 and training.optimizer == "muon"]
+    others = [parameter for parameter in parameters if not any(parameter is matrix for matrix in matrices)]
+    made: Optimizers = []
+    if matrices:
+        made.append((torch.optim.Muon(matrices, weight_decay=0.0), MUON * training.learning_rate))
+    if others:
+        made.append((torch.optim.Adam(others), training.learning_rate))
+    return made
+
+
+def step(task: Task, batch: Batch, optimizers: Optimizers, device: torch.device, precision: str) -> Tensor:
+    """One step of the training; gives its loss."""
+    task.model.train()
+    for optimizer, _ in optimizers:
+        optimizer.zero_grad()
+    with autocast(device, precision):
+        loss = task.loss(batch)
+    loss.backward()
+    for optimizer, _ in optimizers:
+        optimizer.step()
+    return loss.detach()
+
+
+def autocast(device: torch.device, precision: str) -> torch.autocast:
+    """Products of matrices in less than float32, where that is wanted."""
+    return torch.autocast(device.type, PRECISIONS[precision], enabled=PRECISIONS[precision] is not None)
+
+
+def seen(task: Task) -> dict[str, float]:
+    """The scores as they are, of the model in evaluation mode."""
+    task.model.eval()
+    with torch.no_grad():
+        return task.look()
+
+
+def checked(losses: list[Tensor], step: int, checkpoint: Path) -> float:
+    """The last of the losses, if all are finite."""
+    values = torch.stack(losses)
+    bad = (~values.isfinite()).nonzero()
+    if len(bad):
+        at, kept = step - len(losses) + int(bad[0]) + 1, "none was written yet"
+        if checkpoint.exists():
+            kept = f"the last good checkpoint is kept: {checkpoint}"
+        raise Failed(f"the loss is {float(values[bad[0, 0]])} at step {at}; {kept}")
+    return float(values[-1])
+
+
+def save(checkpoint: Path, recipe: str, model: nn.Module, optimizers: Optimizers, progress: Progress) -> None:
+    """Write a checkpoint, whole or not at all."""
+    state = {
+        "format": FORMAT,
+        "recipe": recipe,
+        "model": model.state_dict(),
+        "optimizers": [optimizer.state_dict() for optimizer, _ in optimizers],
+        "progress": vars(progress),
+    }
+    with whole(checkpoint) as part, part.open("wb") as file:
+        torch.save(state, file)
+
+
+def load(checkpoint: Path, recipe: str, model: nn.Module, optimizers: Optimizers) -> Progress:
+    """Bring model and optimizers to where a checkpoint left them. Nothing in it is run."""
+    device = next(model.parameters()).device
+    try:
+        state: dict[str, Any] = torch.load(checkpoint, map_location=device, weights_only=True)
+        version, made_of = state["format"], state["recipe"]
+    except (pickle.UnpicklingError, RuntimeError, EOFError, KeyError, TypeError, ValueError) as error:
+        raise Failed(f"{checkpoint}: is damaged ({type(error).__name__}); delete it to begin that run anew") from error
+    if version != FORMAT:
+        raise Impossible(f"{checkpoint}: is of format {version!r}, this version of ident reads {FORMAT}")
+    if made_of != recipe:
+        raise Impossible(f"{checkpoint}: belongs to another run, of {made_of}; give another --out, or --force")
+    try:
+        model.load_state_dict(state["model"])
+        for (optimizer, _), kept in zip(optimizers, state["optimizers"], strict=True):
+            optimizer.load_state_dict(kept)
+        return Progress(**state["progress"])
+    except (RuntimeError, KeyError, TypeError, ValueError) as error:
+        raise Failed(f"{checkpoint}: does not fit its run ({error}); delete it to begin that run anew") from error
+
+
+@contextmanager
+def seeded(seed: int) -> Iterator[None]:
+    """Let modules that draw their first weights globally draw them by a seed; others are not disturbed."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        yield
