@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 import torch
 import torch.distributed as dist
-import torch.multiprocessing as multiprocessing
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import integrate, special
 from torch import Tensor, nn
 from torch.autograd import gradcheck
+from torch.multiprocessing.spawn import spawn
 
 from ident.benchmark import distributions, losses
 from ident.benchmark.losses import AnInfoNCE, Distance, Dot, ForCEBRA, ForMetricLearning, InfoNCE, Similarity
@@ -288,7 +288,7 @@ def whole_batch() -> tuple[Tensor, Tensor, nn.Module]:
 
 
 def test_two_processes_that_gather_have_the_gradient_of_one(tmp_path: Path) -> None:
-    multiprocessing.spawn(one_of_two, (str(tmp_path),), nprocs=2)
+    spawn(one_of_two, (str(tmp_path),), nprocs=2)
     anchor, positive, model = whole_batch()
     both = model(torch.cat([anchor, positive]))
     losses.info_nce(both[:16], both[16:], similarity=Distance(2.0)).backward()

@@ -38,7 +38,7 @@ def test_by_hand() -> None:
     for number, matrix in enumerate(mixed.matrices):
         if number:
             x = torch.tensor([value if value > 0 else 0.2 * value for value in x])
-        x = torch.stack([sum(matrix[i, j] * x[j] for j in range(2)) for i in range(2)])  # type: ignore[misc]
+        x = torch.stack([sum(matrix[i, j] * x[j] for j in range(2)) for i in range(2)])
     assert torch.allclose(mixed(torch.tensor([[0.3, -2.0]]))[0], x)
 
 

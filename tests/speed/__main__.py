@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 
-from tests.speed import loader, pairs, render, stage, transfer
+from tests.speed import loader, losses, pairs, render, stage, transfer
 
 GROUPS = {
     "render": render.measure,
@@ -13,6 +13,7 @@ GROUPS = {
     "loader": loader.measure,
     "transfer": transfer.measure,
     "pairs": pairs.measure,
+    "losses": losses.measure,
 }
 
 
