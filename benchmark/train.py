@@ -6,9 +6,11 @@ import math
 import pickle
 import signal
 import time
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from io import BytesIO
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -126,7 +128,7 @@ def train(
                     losses.clear()
                 if looking:
                     latest |= seen(task)
-                    progress.history.append({"step": progress.step, **latest})
+                    progress.history.append({**latest, "step": progress.step})
                 if not losses:
                     tell(progress.step, latest)
                 if not losses and (time.monotonic() - saved > seconds_between or progress.step == training.steps):
@@ -209,11 +211,12 @@ def save(checkpoint: Path, recipe: str, model: nn.Module, optimizers: Optimizers
 
 def load(checkpoint: Path, recipe: str, model: nn.Module, optimizers: Optimizers) -> Progress:
     """Bring model and optimizers to where a checkpoint left them. Nothing in it is run."""
-    device = next(model.parameters()).device
+    device, content = next(model.parameters()).device, BytesIO(checkpoint.read_bytes())
     try:
-        state: dict[str, Any] = torch.load(checkpoint, map_location=device, weights_only=True)
+        with warnings.catch_warnings(action="ignore"):  # of what is no checkpoint at all
+            state: dict[str, Any] = torch.load(content, map_location=device, weights_only=True)
         version, made_of = state["format"], state["recipe"]
-    except (pickle.UnpicklingError, RuntimeError, EOFError, KeyError, TypeError, ValueError) as error:
+    except (pickle.UnpicklingError, RuntimeError, EOFError, OSError, KeyError, TypeError, ValueError) as error:
         raise Failed(f"{checkpoint}: is damaged ({type(error).__name__}); delete it to begin that run anew") from error
     if version != FORMAT:
         raise Impossible(f"{checkpoint}: is of format {version!r}, this version of ident reads {FORMAT}")

@@ -1,0 +1,194 @@
+"""The training loop: the same after any interruption, stopped by what is not finite, safe from damaged checkpoints."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from ident.benchmark import train as training_loop
+from ident.benchmark.train import Batch, Progress, Training, seeded, train
+from ident.render.errors import Failed, Impossible
+
+TRAINING = Training(steps=120, batch_size=8, learning_rate=1e-2, optimizer="muon", warm_up=10, constant=0.5, looks=6)
+
+
+class Line:
+    """Learns a linear map; the loss may go wrong at a step, and something may happen in it."""
+
+    def __init__(self, wrong_at: int = -1, happens: Callable[[int], object] = lambda _: None) -> None:
+        with seeded(0):
+            self.model: nn.Module = nn.Sequential(nn.Linear(3, 4), nn.LeakyReLU(), nn.Linear(4, 3))
+        self.wrong_at, self.happens = wrong_at, happens
+
+    def batches(self, first: int) -> Iterator[Batch]:
+        number = first
+        while True:
+            x = torch.randn(8, 3, generator=torch.Generator().manual_seed(number))
+            yield {"x": x, "number": torch.tensor(number)}
+            number += 1
+
+    def loss(self, batch: Batch) -> Tensor:
+        number = int(batch["number"])
+        self.happens(number)
+        error = nn.functional.mse_loss(self.model(batch["x"]), 2 * batch["x"])
+        return error * float("nan") if number == self.wrong_at else error
+
+    def look(self) -> dict[str, float]:
+        assert not self.model.training
+        return {"score": float(self.model(torch.ones(1, 3)).sum())}
+
+
+def quiet(*_: object) -> None:
+    """Tell nobody."""
+
+
+def weights(task: Line) -> list[Tensor]:
+    return [parameter.detach().clone() for parameter in task.model.parameters()]
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "muon"])
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_a_stopped_run_goes_on_to_the_last_bit(tmp_path: Path, optimizer: str, precision: str) -> None:
+    training = replace(TRAINING, optimizer=optimizer, precision=precision)
+    alone = Line()
+    through = train(alone, training, tmp_path / "alone.pt", "a", quiet)
+
+    def stop(number: int) -> None:
+        if number == 57:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt):
+        train(Line(happens=stop), training, tmp_path / "stopped.pt", "a", quiet)
+    again = Line()
+    seen: list[int] = []
+    on = train(again, training, tmp_path / "stopped.pt", "a", lambda step, _: seen.append(step))
+    assert seen[0] > 57
+    assert all(torch.equal(a, b) for a, b in zip(weights(alone), weights(again), strict=True))
+    assert on.history == through.history
+    assert [point["step"] for point in on.history] == [20, 40, 60, 80, 100, 120]
+    assert not torch.equal(weights(Line())[0], weights(again)[0])
+
+
+def test_what_is_not_finite_stops_it_and_the_last_good_checkpoint_stays(tmp_path: Path) -> None:
+    path = tmp_path / "c.pt"
+    with pytest.raises(Failed, match=r"nan at step 78; the last good checkpoint is kept: .*c\.pt"):
+        train(Line(wrong_at=77), TRAINING, path, "a", quiet, seconds_between=0)
+    again = Line()
+    seen: list[int] = []
+    train(again, TRAINING, path, "a", lambda step, _: seen.append(step))
+    assert 50 < seen[0] <= 100
+    alone = Line()
+    train(alone, TRAINING, tmp_path / "d.pt", "a", quiet)
+    assert all(torch.equal(a, b) for a, b in zip(weights(alone), weights(again), strict=True))
+    with pytest.raises(Failed, match="nan at step 3; none was written"):
+        train(Line(wrong_at=2), TRAINING, tmp_path / "e.pt", "a", quiet)
+
+
+def saved(path: Path) -> Path:
+    train(Line(), replace(TRAINING, steps=20), path, "a", quiet)
+    return path
+
+
+class Evil:
+    """What runs when it is unpickled."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (Path.touch, (Path("evil"),))
+
+
+def rewritten(path: Path, **changes: Any) -> bytes:
+    torch.save(torch.load(path) | changes, path)
+    return path.read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("damage", "error", "says"),
+    [
+        (lambda path: path.read_bytes()[:-500], Failed, "is damaged"),
+        (lambda path: b"", Failed, "is damaged"),  # noqa: ARG005
+        (lambda path: b"hello", Failed, "is damaged"),  # noqa: ARG005
+        (lambda path: pickle.dumps(Evil()), Failed, "is damaged"),  # noqa: ARG005
+        (lambda path: rewritten(path, format=9), Impossible, "of format 9, this version of ident reads 1"),
+        (lambda path: rewritten(path, recipe="b"), Impossible, "belongs to another run, of b"),
+        (lambda path: rewritten(path, model={}), Failed, "does not fit"),
+        (lambda path: rewritten(path, optimizers=[]), Failed, "does not fit"),
+        (lambda path: rewritten(path, progress={"place": 3}), Failed, "does not fit"),
+    ],
+)
+def test_hostile_checkpoints(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    damage: Callable[[Path], bytes],
+    error: type[Exception],
+    says: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    path = saved(tmp_path / "c.pt")
+    content = damage(path)
+    path.write_bytes(content)
+    with pytest.raises(error, match=says):
+        train(Line(), TRAINING, path, "a", quiet)
+    assert path.read_bytes() == content
+    assert not Path("evil").exists()
+
+
+def test_the_learning_rate_rises_stays_and_falls() -> None:
+    rates = [TRAINING.rate(step) for step in range(120)]
+    assert rates[0] == pytest.approx(0.1)
+    assert rates[9:61] == pytest.approx([1.0] * 52)
+    assert rates[90] == pytest.approx(0.5)
+    assert rates[119] == pytest.approx(1 / 60)
+    assert [Training(steps=5, batch_size=2, learning_rate=1).rate(step) for step in range(5)] == [1.0] * 5
+
+
+def test_muon_moves_matrices_and_adam_the_rest() -> None:
+    made = training_loop.optimizers_of(Line().model, TRAINING)
+    assert [type(optimizer).__name__ for optimizer, _ in made] == ["Muon", "Adam"]
+    shapes = [{p.ndim for group in optimizer.param_groups for p in group["params"]} for optimizer, _ in made]
+    assert shapes == [{2}, {1}]
+    (adam, rate), *none = training_loop.optimizers_of(Line().model, replace(TRAINING, optimizer="adam"))
+    assert (type(adam).__name__, rate, none) == ("Adam", TRAINING.learning_rate, [])
+    assert len(list(adam.param_groups[0]["params"])) == 4
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"steps": 0}, "steps 0"),
+        ({"batch_size": 1}, "batch_size 1: give a whole number from 2 on"),
+        ({"batch_size": 2.5}, "batch_size 2.5"),
+        ({"learning_rate": -1.0}, "learning_rate -1.0"),
+        ({"constant": 1.5}, "constant 1.5"),
+        ({"optimizer": "sgd"}, "optimizer 'sgd': choose from adam, muon"),
+        ({"precision": "int8"}, "precision 'int8'"),
+    ],
+)
+def test_the_impossible_is_refused(changes: dict[str, Any], says: str) -> None:
+    with pytest.raises(Impossible, match=says):
+        replace(TRAINING, **changes)
+
+
+def test_first_weights_follow_from_the_seed_and_disturb_nobody() -> None:
+    before = torch.get_rng_state()
+    drawn = []
+    for seed in (0, 0, 1):
+        with seeded(seed):
+            drawn.append(nn.Linear(3, 3).weight)
+    assert torch.equal(drawn[0], drawn[1])
+    assert not torch.equal(drawn[0], drawn[2])
+    assert torch.equal(before, torch.get_rng_state())
+
+
+def test_progress_knows_how_long_it_took(tmp_path: Path) -> None:
+    done = train(Line(), replace(TRAINING, steps=20), tmp_path / "c.pt", "a", quiet)
+    assert isinstance(done, Progress)
+    assert 0 < done.seconds < 60
