@@ -104,6 +104,8 @@ class Tier:
     supervised: Training
     unsupervised: Training
     samples: int
+    whiten: bool = False
+    """Whether encoders see observations whitened."""
 
     def training(self, row: Row, kind: str) -> Training:
         """The training of a row."""
@@ -134,7 +136,7 @@ class Run:
     @property
     def recipe(self) -> dict[str, Any]:
         """All that decides the result."""
-        trained = {} if self.kind == "identity" else asdict(self.training)
+        trained = {} if self.kind == "identity" else {**asdict(self.training), "whiten": self.tier.whiten}
         return {**self.row.setting(self.kind), **trained, "seed": self.seed, "samples": self.tier.samples}
 
 
@@ -167,7 +169,8 @@ def load_tier(name: str) -> Tier:
     if name not in TIERS:
         raise Impossible(f"tier {name!r}: choose from {', '.join(TIERS)}")
     content = read("tiers")[name]
-    return Tier(name, Training(**content["supervised"]), Training(**content["unsupervised"]), content["samples"])
+    trainings: dict[str, Any] = {kind: Training(**content.pop(kind)) for kind in KINDS if kind in content}
+    return Tier(name, **trainings, **content)
 
 
 def select(suite: Suite, wanted: Mapping[str, str], numbers: tuple[int, ...] = ()) -> tuple[Row, ...]:

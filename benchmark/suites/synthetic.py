@@ -12,8 +12,11 @@ from ident.benchmark.pairs import stream
 from ident.benchmark.suites.rows import Row, Run
 from ident.benchmark.train import Batch, autocast, seeded
 
-MIXING, ENCODER, BATCHES, SAMPLES, RESAMPLES = range(5)
+MIXING, ENCODER, BATCHES, SAMPLES, RESAMPLES, WHITENING = range(6)
 """Streams of random numbers of a run."""
+
+WHITE = 100_000
+"""Samples that whitening is measured on."""
 
 
 class Synthetic:
@@ -27,12 +30,15 @@ class Synthetic:
         self.conditionals = [distributions.parse(text) for text in (row.conditional, *row.others)]
         self.hard = distributions.parse(row.hard) if row.hard else None
         self.mixing: nn.Module = nn.Identity()
-        self.encoder: nn.Module = nn.Identity()
+        self.encoder: nn.Sequential = nn.Sequential()
         if row.mixing != "none":
             self.mixing = mixing.mixing(row.dim, seed=stream(run.seed, MIXING)).to(self.device)
             if run.kind != "identity":
                 with seeded(stream(run.seed, ENCODER)):
                     self.encoder = encoders.encoder(row.dim, row.model_space)
+                if run.tier.whiten:
+                    z = self.draw(WHITE, self.generator(WHITENING))
+                    self.encoder.insert(0, encoders.Whitening(self.mixing(z)))
         self.losses = [loss_of(row) for _ in self.conditionals] if run.kind == "unsupervised" else []
         self.model: nn.Module = nn.ModuleDict({"encoder": self.encoder, "losses": nn.ModuleList(self.losses)})
         self.model.to(self.device)
@@ -54,7 +60,7 @@ class Synthetic:
         while True:
             generator = self.generator(BATCHES, number)
             with torch.no_grad():
-                anchor = distributions.sample(self.marginal, self.space, size, generator=generator)
+                anchor = self.draw(size, generator)
                 batch = {"anchor": anchor}
                 if self.run.kind == "unsupervised" and row.positives == "among":
                     batch["pairs"] = distributions.pairs_among(
@@ -86,8 +92,11 @@ class Synthetic:
 
     def samples(self) -> Tensor:
         """The latents (samples, d) that scores are taken of."""
-        generator, count = self.generator(SAMPLES), self.run.tier.samples
-        return distributions.sample(self.marginal, self.space, count, generator=generator)
+        return self.draw(self.run.tier.samples, self.generator(SAMPLES))
+
+    def draw(self, n: int, generator: torch.Generator) -> Tensor:
+        """Latents (n, d) of the marginal."""
+        return distributions.sample(self.marginal, self.space, n, generator=generator)
 
     def recovered(self) -> tuple[Tensor, Tensor]:
         """Latents (samples, d), and what the model recovers of them (samples, k)."""
