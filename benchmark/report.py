@@ -26,7 +26,7 @@ class Cell:
     ours: float
     sd: float
     seeds: int
-    paper: tuple[float, float] | None
+    paper: Sequence[float] | None
 
     @property
     def difference(self) -> float | None:

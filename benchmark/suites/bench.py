@@ -73,9 +73,11 @@ def perform(run: Run, folder: Path, device: str, tell: Callable[[int, dict[str, 
     if run.kind != "identity":
         with storage.whole(place / MODEL) as part, part.open("wb") as file:
             torch.save(task.model.state_dict(), file)
-    storage.write(place / RESULT, json.dumps(result, indent=1).encode())
+    text = json.dumps(result, indent=1)
+    storage.write(place / RESULT, text.encode())
     (place / CHECKPOINT).unlink(missing_ok=True)
-    return result
+    read: Result = json.loads(text)
+    return read
 
 
 def machine(device: str) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from importlib.resources import files
 from typing import Any
@@ -17,6 +17,8 @@ KINDS = ("identity", "supervised", "unsupervised")
 TIERS = ("laptop", "paper")
 SUITES = ("table1", "table2", "marginals", "aninfonce")
 FILTERS = ("model_space", "latent_space", "marginal", "conditional", "model")
+ANISOTROPIC = ("aninfonce", "ensemble")
+"""Losses that learn Lambda: one for all positives, or one for each conditional."""
 FORMAT = 1
 """Of results."""
 
@@ -44,15 +46,16 @@ class Row:
     hard_count: int = 0
     matches: bool = False
     kinds: tuple[str, ...] = KINDS
-    groups: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    groups: Mapping[str, Sequence[int]] = field(default_factory=dict)
     """Latents whose scores are reported together."""
-    paper: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    paper: Mapping[str, Sequence[float]] = field(default_factory=dict)
     """Mean and sd of a kind's score, in percent."""
     tiers: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """What a tier has otherwise for this row."""
-    x: float = 0.0
-    """Where it lies in the suite's plot, and on which curve."""
+    figure: str = ""
+    """The paper's figure that it belongs to, on which curve, and where on that."""
     curve: str = ""
+    x: float = 0.0
 
     def __post_init__(self) -> None:
         spaces.parse(self.latent_space, self.dim)
@@ -61,7 +64,7 @@ class Row:
         losses.parse(self.model)
         for name, allowed in (
             ("model_space", tuple(encoders.OUTPUTS)),
-            ("loss", (*losses.LOSSES, "aninfonce")),
+            ("loss", (*losses.LOSSES, *ANISOTROPIC)),
             ("mixing", ("mlp", "none")),
             ("positives", ("one", "among")),
         ):
@@ -92,8 +95,6 @@ class Suite:
     title: str
     metric: str
     rows: tuple[Row, ...]
-    axis: str = ""
-    """What lies on the horizontal axis of its plot, if it has one."""
 
 
 @dataclass(frozen=True)
@@ -152,7 +153,7 @@ def load_suite(name: str) -> Suite:
     content = read(name)
     shared = content.get("every_row", {})
     rows = tuple(row_of(number + 1, {**shared, **given}) for number, given in enumerate(content["rows"]))
-    return Suite(name, content["title"], content["metric"], rows, content.get("axis", ""))
+    return Suite(name, content["title"], content["metric"], rows)
 
 
 def row_of(number: int, given: Mapping[str, Any]) -> Row:

@@ -39,7 +39,7 @@ class Synthetic:
                 if run.tier.whiten:
                     z = self.draw(WHITE, self.generator(WHITENING))
                     self.encoder.insert(0, encoders.Whitening(self.mixing(z)))
-        self.losses = [loss_of(row) for _ in self.conditionals] if run.kind == "unsupervised" else []
+        self.losses = losses_of(row) if run.kind == "unsupervised" else []
         self.model: nn.Module = nn.ModuleDict({"encoder": self.encoder, "losses": nn.ModuleList(self.losses)})
         self.model.to(self.device)
 
@@ -114,7 +114,8 @@ class Synthetic:
 
     def learned(self) -> list[float]:
         """The precisions that AnInfoNCE has learned, in the order of the recovered latents; each loss's in turn."""
-        trained = [loss.precisions for loss in self.losses if isinstance(loss, losses.AnInfoNCE)]
+        each = dict.fromkeys(self.losses)  # which may be one for all
+        trained = [loss.precisions.tolist() for loss in each if isinstance(loss, losses.AnInfoNCE)]
         return [float(value) for precisions in trained for value in precisions]
 
     def scores(self) -> dict[str, metrics.Score]:
@@ -124,8 +125,11 @@ class Synthetic:
         return {name: metrics.score(metric, z, found, seed=seed) for name, metric in metrics.METRICS.items()}
 
 
-def loss_of(row: Row) -> nn.Module:
-    """The loss of a row."""
+def losses_of(row: Row) -> list[nn.Module]:
+    """A loss for each conditional of a row: the same one, or in an ensemble one of its own."""
+    count = 1 + len(row.others)
+    if row.loss == "ensemble":
+        return [losses.AnInfoNCE(row.dim) for _ in range(count)]
     if row.loss == "aninfonce":
-        return losses.AnInfoNCE(row.dim)
-    return losses.InfoNCE(losses.parse(row.model), function=losses.LOSSES[row.loss])
+        return [losses.AnInfoNCE(row.dim)] * count
+    return [losses.InfoNCE(losses.parse(row.model), function=losses.LOSSES[row.loss])] * count

@@ -1,0 +1,163 @@
+"""Suites, rows and tiers: as the papers have them, filtered, shared, refused where they are wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from ident.benchmark import losses
+from ident.benchmark.suites import bench, rows
+from ident.benchmark.suites.rows import KINDS, Run, load_suite, load_tier, runs_of, select
+from ident.benchmark.suites.synthetic import Synthetic
+from ident.benchmark.train import Training
+from ident.render.errors import Failed, Impossible
+
+QUICK = replace(
+    load_tier("laptop"),
+    supervised=Training(steps=4, batch_size=16, learning_rate=1e-3, looks=2),
+    unsupervised=Training(steps=4, batch_size=16, learning_rate=1e-3, looks=2),
+    samples=64,
+)
+
+
+def run_of(suite: str, number: int, kind: str = "unsupervised", seed: int = 0) -> Run:
+    return Run(suite, load_suite(suite).rows[number - 1], kind, seed, QUICK)
+
+
+def test_the_tables_are_those_of_the_papers() -> None:
+    one, two = load_suite("table1"), load_suite("table2")
+    assert (len(one.rows), one.metric, len(two.rows), two.metric) == (12, "r2", 10, "mcc")
+    assert [row.number for row in one.rows] == list(range(1, 13))
+    assert one.rows[0].paper["unsupervised"] == [99.42, 0.05]
+    assert one.rows[10].paper == {"identity": [62.49, 1.65], "supervised": [99.65, 0.04], "unsupervised": [98.13, 0.14]}
+    assert two.rows[7].paper["unsupervised"] == [58.26, 3.00]
+    assert [row.number for row in one.rows if row.matches] == [1]
+    assert [row.number for row in two.rows if row.matches] == [1, 2]
+
+
+def test_the_paper_tier_is_its_appendix() -> None:
+    tier = load_tier("paper")
+    for training in (tier.supervised, tier.unsupervised):
+        assert asdict(training) | {"looks": 0} == {
+            "steps": 300_000, "batch_size": 6144, "learning_rate": 1e-4, "optimizer": "adam", "warm_up": 0,
+            "constant": 1.0, "precision": "float32", "looks": 0,
+        }  # fmt: skip
+    assert (tier.samples, tier.whiten) == (4096, False)
+
+
+@pytest.mark.parametrize("name", rows.SUITES)
+def test_every_row_of_every_suite_trains(name: str, tmp_path: Path) -> None:
+    for row in load_suite(name).rows:
+        tiny = replace(row, tiers={})
+        for kind in row.kinds:
+            result = bench.perform(Run(name, tiny, kind, 0, QUICK), tmp_path, "cpu", lambda *_: None)
+            assert set(result["scores"]) == {"r2", "mcc", "spearman"}
+            assert len(result["scores"]["r2"]["per_latent"]) == row.dim
+            assert len(result["learned"]) == {"aninfonce": 1, "ensemble": 2}.get(row.loss, 0) * row.dim
+
+
+@pytest.mark.parametrize(
+    ("suite", "wanted", "numbers"),
+    [
+        ("table1", {}, list(range(1, 13))),
+        ("table2", {"model_space": "box"}, [1, 2, 3, 4, 5]),
+        ("table1", {"latent_space": "box"}, [5, 6, 7, 8]),
+        ("table1", {"latent_space": "box(10,0,1)", "conditional": "laplace"}, [6, 7]),
+        ("table1", {"conditional": "vmf(kappa=10)"}, [2]),
+        ("table1", {"marginal": "Laplace"}, [11]),
+        ("table2", {"model": "gennorm(3)"}, [2, 7, 10]),
+    ],
+)
+def test_filters(suite: str, wanted: dict[str, str], numbers: list[int]) -> None:
+    assert [row.number for row in select(load_suite(suite), wanted)] == numbers
+
+
+def test_a_filter_that_matches_nothing_lists_the_rows() -> None:
+    with pytest.raises(Impossible) as error:
+        select(load_suite("table2"), {"model_space": "sphere"}, (3,))
+    assert "table2 has no row with model-space sphere, row 3" in str(error.value)
+    assert "10: box(10, 0, 1), uniform, normal(0.05) -> unbounded, gennorm(3)" in str(error.value)
+
+
+def test_rows_share_what_does_not_depend_on_them() -> None:
+    suite = load_suite("table1")
+    names = [run.name for run in runs_of(suite, suite.rows, KINDS, 2, QUICK)]
+    assert len(names) == len(set(names)) == 2 * (5 + 5 + 12)
+    names = [run.name for run in runs_of(suite, suite.rows[1:3], KINDS, 1, QUICK)]
+    assert names == [
+        "row01-identity-seed0", "row01-supervised-seed0", "row02-unsupervised-seed0", "row03-unsupervised-seed0",
+    ]  # fmt: skip
+
+
+def test_a_batch_follows_from_seed_and_number_and_a_mixing_from_the_seed() -> None:
+    def first(number: int, seed: int) -> torch.Tensor:
+        return next(Synthetic(run_of("table1", 3, seed=seed), "cpu").batches(number))["positives"]
+
+    assert torch.equal(first(7, 0), first(7, 0))
+    assert not torch.equal(first(7, 0), first(8, 0))
+    assert not torch.equal(first(7, 0), first(7, 1))
+    one, other = (Synthetic(run_of("table1", number), "cpu") for number in (2, 5))
+    assert torch.equal(one.mixing.matrices, other.mixing.matrices)  # type: ignore[arg-type]
+    assert not torch.equal(one.mixing.matrices, Synthetic(run_of("table1", 2, seed=1), "cpu").mixing.matrices)  # type: ignore[arg-type]
+
+
+def test_losses_of_ensembles() -> None:
+    kinds = {row.loss: Synthetic(Run("aninfonce", row, "unsupervised", 0, QUICK), "cpu") for row in ensembles()}
+    assert [len(kinds[loss].learned()) for loss in ("infonce", "aninfonce", "ensemble")] == [0, 20, 40]
+    assert kinds["aninfonce"].losses[0] is kinds["aninfonce"].losses[1]
+    assert kinds["ensemble"].losses[0] is not kinds["ensemble"].losses[1]
+    assert all(isinstance(loss, losses.AnInfoNCE) for loss in kinds["ensemble"].losses)
+
+
+def ensembles() -> list[rows.Row]:
+    return [row for row in load_suite("aninfonce").rows if row.figure == "11"]
+
+
+def test_a_result_is_found_again_and_another_is_refused(tmp_path: Path) -> None:
+    run = run_of("table1", 3)
+    assert bench.result_of(run, tmp_path) is None
+    made = bench.perform(run, tmp_path, "cpu", lambda *_: None)
+    assert bench.result_of(run, tmp_path) == made
+    assert not (tmp_path / run.name / bench.CHECKPOINT).exists()
+    weights = torch.load(tmp_path / run.name / bench.MODEL)
+    Synthetic(run, "cpu").model.load_state_dict(weights)
+    with pytest.raises(Impossible, match="belongs to another run"):
+        bench.result_of(replace(run, tier=replace(QUICK, samples=65)), tmp_path)
+    path = tmp_path / run.name / bench.RESULT
+    path.write_text(path.read_text().replace('"format": 1', '"format": 7'))
+    with pytest.raises(Impossible, match="of format 7, this version of ident reads 1"):
+        bench.result_of(run, tmp_path)
+    path.write_text("{")
+    with pytest.raises(Failed, match="is damaged"):
+        bench.result_of(run, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        (lambda: load_suite("table3"), "'table3': choose from table1, table2, marginals, aninfonce"),
+        (lambda: load_tier("huge"), "'huge': choose from laptop, paper"),
+        (lambda: rows.row_of(1, row(modle="x")), "row 1: nobody knows modle"),
+        (lambda: rows.row_of(1, row(model="gauss")), "'gauss'"),
+        (lambda: rows.row_of(1, row(conditional="laplace(-1)")), "scale is -1"),
+        (lambda: rows.row_of(1, row(model_space="torus")), "'torus': choose from sphere, box, unbounded"),
+        (lambda: rows.row_of(1, row(loss="triplet")), "'triplet'"),
+        (lambda: bench.device_of("cuda:9"), "'cuda:9': here are cpu"),
+        (lambda: bench.device_of("cuda"), "'cuda': here are cpu"),
+    ],
+)
+def test_the_impossible_is_refused(call: Callable[[], Any], says: str) -> None:
+    with pytest.raises(Impossible, match=says):
+        call()
+
+
+def row(**changes: str) -> dict[str, str]:
+    return {
+        "latent_space": "sphere", "marginal": "uniform", "conditional": "vmf(1)", "model_space": "sphere",
+        "model": "vmf", **changes,
+    }  # fmt: skip
