@@ -129,6 +129,8 @@ def write(suite: Suite, rows: Sequence[Row], results: Results, folder: Path) -> 
     table, data, curves = folder / "table.md", folder / "table.json", folder / "curves.png"
     storage.write(table, markdown(suite, rows, results).encode())
     storage.write(data, json.dumps(as_rows(suite, rows, results), indent=1).encode())
+    if not any(kind == "unsupervised" for _, kind in results):
+        return [table, data]
     plot_curves(suite, rows, results, curves)
     return [table, data, curves]
 
@@ -145,6 +147,11 @@ def written(found: Cell | None) -> str:
     if found is None:
         return ""
     return f"{found.ours:.2f} ± {found.sd:.2f}" if found.seeds > 1 else f"{found.ours:.2f}"
+
+
+def beside(found: Cell | None) -> str:
+    """Ours, and in brackets the paper's."""
+    return written(found) + (f" ({found.paper[0]:.2f})" if found is not None and found.paper is not None else "")
 
 
 def plot_curves(suite: Suite, rows: Sequence[Row], results: Results, path: Path) -> None:

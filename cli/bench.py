@@ -15,13 +15,14 @@ from ident.cli.progress import duration, plural, progress
 from ident.render.storage import LOCK, lock, make_folder
 
 SUITES = ("table1", "table2", "marginals", "aninfonce")
-TIERS = ("laptop", "paper")
 KINDS = ("identity", "supervised", "unsupervised")
 
 
 @click.command()
 @click.option("--suite", type=click.Choice(SUITES), default="table1", show_default=True, help="Which table.")
-@click.option("--tier", type=click.Choice(TIERS), default="laptop", show_default=True, help="How large runs are.")
+@click.option(
+    "--tier", default="laptop", show_default=True, help="How large runs are: laptop, paper, or a .toml file of yours."
+)
 @click.option("--space", "model_space", metavar="SPACE", help="Only rows whose model lives there, like box.")
 @click.option("--latent-space", metavar="SPACE", help="Only rows whose latents live there.")
 @click.option("--marginal", metavar="DISTRIBUTION", help="Only rows with this marginal.")
@@ -70,7 +71,7 @@ def bench(
     chosen = tuple(kind for kind in KINDS if not kinds or kind in kinds)
     runs = suites.runs_of(table, rows, chosen, seeds, scale)
     trained_on = work.device_of(device)
-    folder = out / suite / tier
+    folder = out / suite / scale.name
     make_folder(folder)
     with lock(folder / LOCK, f"{folder}: somebody works there"):
         if force:
@@ -107,13 +108,16 @@ def bench(
         }
         files = report.write(table, rows, by_row, folder)
     if as_json:
-        said: dict[str, Any] = {"suite": suite, "tier": tier, "metric": table.metric, "seeds": seeds}
+        said: dict[str, Any] = {"suite": suite, "tier": scale.name, "metric": table.metric, "seeds": seeds}
         click.echo(json.dumps({**said, "rows": report.as_rows(table, rows, by_row), "files": list(map(str, files))}))
         return
-    printed = Table(*report.heads(rows), box=None)
-    for line in report.lines(table, rows, by_row):
-        printed.add_row(*line)
+    printed = Table("", "data", "model", box=None)
+    for kind in report.kinds_of(rows):
+        printed.add_column(kind, no_wrap=True)
+    for row in rows:
+        scores = [report.beside(report.cell(row, kind, table.metric, by_row)) for kind in report.kinds_of(rows)]
+        printed.add_row(str(row.number), *report.described(row), *scores)
     console = Console()
-    console.print(f"{table.title}, {table.metric} in percent; tier {tier}, {plural(seeds, 'seed')}\n")
+    console.print(f"{table.title}\n{table.metric} in percent, the papers' in brackets; tier {scale.name}\n")
     console.print(printed)
     click.echo(f"\n{', '.join(map(str, files))}")

@@ -7,6 +7,7 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 from ident.benchmark import distributions, encoders, losses, spaces
@@ -166,10 +167,19 @@ def row_of(number: int, given: Mapping[str, Any]) -> Row:
 
 
 def load_tier(name: str) -> Tier:
-    """A tier by its name."""
+    """A tier by its name, or from a TOML file of one's own."""
+    if name.endswith(".toml"):
+        try:
+            return tier_of(Path(name).stem, tomllib.loads(Path(name).read_text()))
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError, TypeError) as error:
+            raise Impossible(f"{name}: is no tier ({error}); see tiers.toml beside the suites") from error
     if name not in TIERS:
-        raise Impossible(f"tier {name!r}: choose from {', '.join(TIERS)}")
-    content = read("tiers")[name]
+        raise Impossible(f"tier {name!r}: choose from {', '.join(TIERS)}, or give a file that ends in .toml")
+    return tier_of(name, read("tiers")[name])
+
+
+def tier_of(name: str, content: dict[str, Any]) -> Tier:
+    """A tier as it stands in a file."""
     trainings: dict[str, Any] = {kind: Training(**content.pop(kind)) for kind in KINDS if kind in content}
     return Tier(name, **trainings, **content)
 

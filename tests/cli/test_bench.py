@@ -1,0 +1,136 @@
+"""`ident bench`: a table from nothing, again without work, in this process and by Ray, and refusals in one line."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ident.benchmark.suites.rows import KINDS as ROW_KINDS
+from ident.benchmark.suites.rows import SUITES as ROW_SUITES
+from ident.cli.bench import KINDS, SUITES
+from tests.conftest import Run
+
+IDENTITY = ("bench", "--suite", "table2", "--kind", "identity")
+
+
+def test_the_choices_are_those_of_the_suites() -> None:
+    assert (SUITES, KINDS) == (ROW_SUITES, ROW_KINDS)
+
+
+def test_a_table_is_made_once(ident: Run, tmp_path: Path) -> None:
+    first = ident(*IDENTITY, "--seeds", 2, "--json")
+    assert first.returncode == 0, first.stderr
+    said = json.loads(first.stdout)
+    assert [row["row"] for row in said["rows"]] == list(range(1, 11))
+    score = said["rows"][0]["identity"]
+    assert score["seeds"] == 2
+    assert score["mcc"] == pytest.approx(46.55, abs=6)
+    assert score["difference"] == pytest.approx(score["mcc"] - 46.55, abs=0.011)
+    folder = tmp_path / "results" / "table2" / "laptop"
+    path = folder / "row01-identity-seed0" / "result.json"
+    before = path.stat().st_mtime_ns
+    result = json.loads(path.read_text())
+    assert result["scores"]["mcc"]["low"] <= result["scores"]["mcc"]["value"] <= result["scores"]["mcc"]["high"]
+    assert result["scores"]["mcc"]["chance"] < 0.1
+    again = ident(*IDENTITY, "--seeds", 2)
+    assert again.returncode == 0, again.stderr
+    assert "2 runs of 2 done before" in again.stderr
+    assert path.stat().st_mtime_ns == before
+    assert again.stdout.count("(46.55)") == 10
+    assert max(map(len, again.stdout.splitlines())) <= 80
+    assert (folder / "table.md").read_text().count("| 46.55 ± 1.34 |") == 10
+
+
+def test_by_ray_as_in_this_process(ident: Run, tmp_path: Path) -> None:
+    scores = []
+    for more in ((), ("--parallel",)):
+        done = ident(*IDENTITY, "--seeds", 2, "--out", f"out{len(more)}", "--json", *more, "--device", "cpu")
+        assert done.returncode == 0, done.stderr
+        scores.append(json.loads(done.stdout)["rows"])
+    assert scores[0] == scores[1]
+    assert (tmp_path / "out1" / "table2" / "laptop" / "row01-identity-seed1" / "result.json").exists()
+
+
+TIER = """
+samples = 512
+whiten = true
+supervised = { steps = 60, batch_size = 64, learning_rate = 1e-3, optimizer = "muon", looks = 6 }
+unsupervised = { steps = 200, batch_size = 64, learning_rate = 1e-3, optimizer = "muon", looks = 8 }
+"""
+
+
+def test_killed_and_typed_again_it_goes_on_to_the_same_end(ident: Run, tmp_path: Path) -> None:
+    (tmp_path / "tiny.toml").write_text(TIER)
+    arguments = ["bench", "--suite", "table1", "--row", "2", "--kind", "unsupervised", "--tier", "tiny.toml"]
+    alone = ident(*arguments, "--out", "alone")
+    assert alone.returncode == 0, alone.stderr
+    place = tmp_path / "out" / "table1" / "tiny" / "row02-unsupervised-seed0"
+    child = subprocess.Popen(
+        [sys.executable, "-m", "ident.cli", *arguments, "--out", "out"],
+        cwd=tmp_path,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert child.stderr is not None
+    while "loss" not in child.stderr.readline():
+        assert child.poll() is None
+    busy = ident(*arguments, "--out", "out")
+    assert busy.returncode == 2
+    assert "somebody works there" in busy.stderr
+    child.send_signal(signal.SIGINT)
+    _, errors = child.communicate(timeout=60)
+    assert child.returncode == 1, errors
+    assert "type the same command to go on" in errors
+    assert (place / "checkpoint.pt").exists()
+    again = ident(*arguments, "--out", "out")
+    assert again.returncode == 0, again.stderr
+    one, two = (
+        json.loads((tmp_path / name / "table1" / "tiny" / place.name / "result.json").read_text())
+        for name in ("alone", "out")
+    )
+    assert one["history"] == two["history"]
+    assert one["scores"] == two["scores"]
+    assert len(one["history"]) == 8
+
+
+def test_a_tier_of_its_own_by_ray_with_curves(ident: Run, tmp_path: Path) -> None:
+    (tmp_path / "tiny.toml").write_text(TIER)
+    filters = ("--space", "box", "--conditional", "laplace")
+    done = ident("bench", "--suite", "table2", *filters, "--tier", "tiny.toml", "--parallel")
+    assert done.returncode == 0, done.stderr
+    assert "(98.62)" in done.stdout
+    folder = tmp_path / "results" / "table2" / "tiny"
+    assert (folder / "curves.png").stat().st_size > 10_000
+    names = {path.parent.name for path in folder.glob("*/result.json")}
+    assert names == {
+        "row01-identity-seed0", "row01-supervised-seed0", "row01-unsupervised-seed0", "row04-unsupervised-seed0",
+    }  # fmt: skip
+    assert "tiny" in json.loads((folder / "row01-identity-seed0" / "result.json").read_text())["tier"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--suite", "table2", "--space", "sphere"], "table2 has no row with model-space sphere. Its rows are 1: box"),
+        (["--suite", "table2", "--row", "11"], "no row with row 11"),
+        (["--suite", "table2", "--tier", "desktop"], "'desktop': choose from laptop, paper"),
+        (["--suite", "table2", "--tier", "none.toml"], "none.toml: No such file"),
+        (["--suite", "table9"], "'table9' is not one of"),
+        (["--suite", "table2", "--device", "cuda"], "device 'cuda': here are cpu"),
+        (["--suite", "table2", "--seeds", "0"], "0 is not in the range"),
+        (["--suite", "table2", "--parallel", "--ray-address", "localhost:1"], "nobody answers there"),
+        (["--suite", "table2", "--out", "/proc/x"], "cannot be made"),
+    ],
+)
+def test_the_impossible_is_refused_in_one_line(ident: Run, arguments: list[str], says: str) -> None:
+    done = ident("bench", *arguments)
+    assert done.returncode == 2, done.stderr
+    assert done.stdout == ""
+    assert says in done.stderr
+    assert len(done.stderr.splitlines()) == 1
