@@ -10,8 +10,10 @@ from typing import Any
 
 import matplotlib as mpl
 import numpy as np
+import torch
 from matplotlib.figure import Figure
 
+from ident.benchmark import distributions, spaces
 from ident.benchmark.suites.rows import KINDS, Row, Suite, shortened
 from ident.render import storage
 
@@ -132,7 +134,17 @@ def write(suite: Suite, rows: Sequence[Row], results: Results, folder: Path) -> 
     if not any(kind == "unsupervised" for _, kind in results):
         return [table, data]
     plot_curves(suite, rows, results, curves)
-    return [table, data, curves]
+    plots = [curves]
+    for name in dict.fromkeys(row.figure for row in rows if row.figure):
+        of_it = [row for row in rows if row.figure == name]
+        if len({row.x for row in of_it}) > 1:
+            plots.append(folder / f"figure-{name.replace(' ', '')}.png")
+            plot_figure(name, of_it, results, plots[-1])
+        learning = [row for row in of_it if learned(row, results)]
+        if learning and len({row.dim for row in learning}) == 1:
+            plots.append(folder / f"lambda-{name.replace(' ', '')}.png")
+            plot_learned(learning, results, plots[-1])
+    return [table, data, *plots]
 
 
 def described(row: Row) -> tuple[str, str]:
@@ -173,6 +185,72 @@ def plot_curves(suite: Suite, rows: Sequence[Row], results: Results, path: Path)
         above.legend(frameon=False, fontsize=7)
     figure.suptitle(suite.title)
     save(figure, path)
+
+
+def plot_figure(name: str, rows: Sequence[Row], results: Results, path: Path) -> None:
+    """R2 against what a figure of a paper varies, a line a curve, and a dash a group of latents."""
+    figure = Figure(figsize=(6, 4), layout="constrained")
+    axes = figure.subplots()
+    shown = sorted({row.curve for row in rows})
+    for number, curve in enumerate(shown):
+        on_it = sorted((row for row in rows if row.curve == curve), key=lambda row: row.x)
+        lines = {name: [groups(row, results).get(name) for row in on_it] for name in on_it[0].groups} or {
+            "": [of_row.ours if (of_row := cell(row, "unsupervised", "r2", results)) else None for row in on_it]
+        }
+        for (group, scores), dash in zip(lines.items(), ("-", "--", ":"), strict=False):
+            there = [(row.x, score) for row, score in zip(on_it, scores, strict=True) if score is not None]
+            label = f"{curve}, {group}" if group else curve
+            axes.plot(*zip(*there, strict=True), dash, marker="o", ms=4, color=f"C{number}", label=label)
+        if any(row.marginal != "uniform" for row in on_it):
+            mass = [100 * moved(row) for row in on_it]
+            axes.plot([row.x for row in on_it], mass, ":", color=f"C{number}", label=f"{curve}: mass moved")
+    axes.set(xscale="log", ylabel="R2 in percent", title=f"figure {name}")
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(frameon=False, fontsize=7)
+    save(figure, path)
+
+
+def plot_learned(rows: Sequence[Row], results: Results, path: Path) -> None:
+    """Lambda as it is learned, in rising order of where it ends, and the truth as dashed lines."""
+    figure = Figure(figsize=(3.2 * len(rows), 3), layout="constrained")
+    for axes, row in zip(figure.subplots(1, len(rows), squeeze=False)[0], rows, strict=True):
+        history = results[row.number, "unsupervised"][0]["history"]
+        names = [name for name in history[0] if name.startswith("lambda")]
+        for number, name in enumerate(names):
+            steps, values = zip(*((point["step"], point[name]) for point in history), strict=True)
+            axes.plot(steps, values, color=f"C{number}", lw=1)
+        for truth in sorted(set(optimum(row))):
+            axes.axhline(truth, color="black", ls="--", lw=0.8)
+        axes.set(xlabel="step", title=f"row {row.number}: {row.loss}")
+        axes.title.set_size(8)
+        axes.spines[["top", "right"]].set_visible(False)
+    save(figure, path)
+
+
+def optimum(row: Row) -> list[float]:
+    """The Lambda that a row's loss should learn: that of positives less that of hard negatives (corollary B.1)."""
+    many = [distributions.parse(text) for text in (row.conditional, *row.others)]
+    hard = distributions.parse(row.hard) if row.hard else None
+    found = list[float]()
+    for one in many:
+        assert isinstance(one, distributions.Anisotropic)
+        less = hard.precisions if isinstance(hard, distributions.Anisotropic) else (0.0,) * len(one.precisions)
+        found += [plus - minus for plus, minus in zip(one.precisions, less, strict=True)]
+    return found
+
+
+def moved(row: Row, count: int = 100_000) -> float:
+    """The share of its mass that would have to be moved to make a row's marginal uniform: 1/2 int |p - uniform|."""
+    space, marginal = spaces.parse(row.latent_space, row.dim), distributions.parse(row.marginal)
+    z = space.uniform(count, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    if isinstance(marginal, distributions.VMF):
+        logarithm = marginal.kappa * (z @ space.origin.double())
+    elif isinstance(marginal, distributions.Noise):
+        logarithm = -((z - space.origin).abs() / marginal.width).pow(marginal.p).sum(-1)
+    else:
+        return 0.0
+    density = torch.softmax(logarithm, 0) * count
+    return float((1 - density).clamp_min(0).mean())
 
 
 def save(figure: Figure, path: Path) -> None:
