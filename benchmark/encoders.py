@@ -96,6 +96,26 @@ OUTPUTS: dict[str, Callable[[int], nn.Module]] = {
 """By the name of the model's space."""
 
 
-def encoder(dim: int, space: str) -> nn.Sequential:
-    """The encoder of the synthetic suite."""
-    return nn.Sequential(mlp(dim), OUTPUTS[space](dim))
+def encoder(dim: int, space: str, side: float = 1.0) -> nn.Sequential:
+    """The encoder of the synthetic suite; the side is that of a box."""
+    return nn.Sequential(mlp(dim), ToBox(dim, side) if space == "box" else OUTPUTS[space](dim))
+
+
+def whitened(encoder: nn.Sequential, x: Tensor) -> nn.Sequential:
+    """An encoder that sees observations as those of a sample (n, dim) whitened, and begins with outputs that are.
+
+    These are then about linear in the observations, with nothing folded on anything else.
+    """
+    white = Whitening(x)
+    network = encoder[0]
+    assert isinstance(network, nn.Sequential)
+    hidden, last = network[:-1], network[-1]
+    assert isinstance(last, nn.Linear)
+    with torch.no_grad():
+        features = hidden(white(x))
+        centred = features - features.mean(0)
+        _, spread, directions = torch.linalg.svd(centred, full_matrices=False)
+        weight = directions[: last.out_features] * (len(x) ** 0.5 / spread[: last.out_features, None])
+        last.weight.copy_(weight)
+        last.bias.copy_(-weight @ features.mean(0))
+    return nn.Sequential(white, *encoder)

@@ -25,7 +25,7 @@ FORMAT = 1
 REPORT = 50
 """Steps between looks at the loss: each waits for the device."""
 
-MUON = 20.0
+MUON = 4.0
 """How much larger Muon's learning rate is, whose steps have the size of an orthogonal matrix."""
 
 OPTIMIZERS = ("adam", "muon")

@@ -107,7 +107,16 @@ class Tier:
     unsupervised: Training
     samples: int
     whiten: bool = False
-    """Whether encoders see observations whitened."""
+    """Whether encoders see observations whitened, and begin with outputs that are."""
+    side: float = 1.0
+    """Of the model's box at the start, from which it is learned."""
+    region: float = 1.0
+    """The least share of the sides of a box that a batch is drawn from: it shrinks to that as the training goes on."""
+
+    @property
+    def beside(self) -> dict[str, Any]:
+        """What decides a training's result beside the training."""
+        return {name: getattr(self, name) for name in ("whiten", "side", "region")}
 
     def training(self, row: Row, kind: str) -> Training:
         """The training of a row."""
@@ -138,7 +147,7 @@ class Run:
     @property
     def recipe(self) -> dict[str, Any]:
         """All that decides the result."""
-        trained = {} if self.kind == "identity" else {**asdict(self.training), "whiten": self.tier.whiten}
+        trained = {} if self.kind == "identity" else {**asdict(self.training), **self.tier.beside}
         return {**self.row.setting(self.kind), **trained, "seed": self.seed, "samples": self.tier.samples}
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import count
 
 import torch
 from torch import Tensor, nn
 
 from ident.benchmark import distributions, encoders, losses, metrics, mixing, spaces
 from ident.benchmark.pairs import stream
+from ident.benchmark.spaces import Box, Space
 from ident.benchmark.suites.rows import Row, Run
 from ident.benchmark.train import Batch, autocast, seeded
 
@@ -35,10 +37,10 @@ class Synthetic:
             self.mixing = mixing.mixing(row.dim, seed=stream(run.seed, MIXING)).to(self.device)
             if run.kind != "identity":
                 with seeded(stream(run.seed, ENCODER)):
-                    self.encoder = encoders.encoder(row.dim, row.model_space)
+                    self.encoder = encoders.encoder(row.dim, row.model_space, run.tier.side).to(self.device)
                 if run.tier.whiten:
-                    z = self.draw(WHITE, self.generator(WHITENING))
-                    self.encoder.insert(0, encoders.Whitening(self.mixing(z)))
+                    z = distributions.sample(self.marginal, self.space, WHITE, generator=self.generator(WHITENING))
+                    self.encoder = encoders.whitened(self.encoder, self.mixing(z))
         self.losses = losses_of(row) if run.kind == "unsupervised" else []
         self.model: nn.Module = nn.ModuleDict({"encoder": self.encoder, "losses": nn.ModuleList(self.losses)})
         self.model.to(self.device)
@@ -55,25 +57,43 @@ class Synthetic:
         return found
 
     def batches(self, first: int) -> Iterator[Batch]:
-        """Anchors (n, d), positives (n, conditionals, d), and what else the row asks for."""
-        size, row, number = self.run.training.batch_size, self.run.row, first
-        while True:
-            generator = self.generator(BATCHES, number)
+        """Anchors (n, d), positives (conditionals, n, d), and what else the row asks for."""
+        for number in count(first):
             with torch.no_grad():
-                anchor = self.draw(size, generator)
-                batch = {"anchor": anchor}
-                if self.run.kind == "unsupervised" and row.positives == "among":
-                    batch["pairs"] = distributions.pairs_among(
-                        self.conditionals[0], self.space, anchor, generator=generator
-                    )
-                elif self.run.kind == "unsupervised":
-                    drawn = [one.draw(self.space, anchor, generator=generator) for one in self.conditionals]
-                    batch["positives"] = torch.stack(drawn)
-                if self.hard is not None:
-                    around = anchor.repeat_interleave(row.hard_count, 0)
-                    batch["hard"] = self.hard.draw(self.space, around, generator=generator)
+                batch = self.batch(number)
             yield batch
-            number += 1
+
+    def batch(self, number: int) -> Batch:
+        """Batch number so-and-so."""
+        row, size, generator = self.run.row, self.run.training.batch_size, self.generator(BATCHES, number)
+        space, corner = self.region(number, generator)
+        anchor = distributions.sample(self.marginal, space, size, generator=generator)
+        if self.run.kind == "supervised":
+            return {"anchor": anchor}
+        if row.positives == "among":
+            pairs = distributions.pairs_among(self.conditionals[0], space, anchor, generator=generator)
+            return {"anchor": anchor, "pairs": pairs}
+        drawn = [one.draw(space, anchor, generator=generator) for one in self.conditionals]
+        batch = {"anchor": anchor + corner, "positives": torch.stack(drawn) + corner}
+        if self.hard is not None:
+            around = anchor.repeat_interleave(row.hard_count, 0)
+            batch["hard"] = self.hard.draw(space, around, generator=generator)
+        return batch
+
+    def region(self, number: int, generator: torch.Generator) -> tuple[Space, Tensor | float]:
+        """Where batch `number` lies: all of the space, or a part of a box, as a box and where its corner is.
+
+        In a part the marginal is uniform as in the whole, and so is the shape of the conditional: what the loss learns
+        is the same. But close negatives, which it learns it from, are many times as frequent.
+        """
+        share = max(self.run.tier.region, 1 - number / self.run.training.steps)
+        if not isinstance(self.space, Box) or self.run.row.marginal != "uniform" or share == 1:
+            return self.space, 0.0
+        full = self.space.high - self.space.low
+        part = Box(self.space.dim, self.space.low, self.space.low + share * full)
+        # As often beyond the sides as would be, it stands at them.
+        drawn = torch.rand(self.space.dim, generator=generator, device=self.device)
+        return part, full * (drawn - share / 2).clamp(0, 1 - share)
 
     def loss(self, batch: Batch) -> Tensor:
         """The mean squared error, or the sum of a contrastive loss for each conditional."""
@@ -92,11 +112,8 @@ class Synthetic:
 
     def samples(self) -> Tensor:
         """The latents (samples, d) that scores are taken of."""
-        return self.draw(self.run.tier.samples, self.generator(SAMPLES))
-
-    def draw(self, n: int, generator: torch.Generator) -> Tensor:
-        """Latents (n, d) of the marginal."""
-        return distributions.sample(self.marginal, self.space, n, generator=generator)
+        count, generator = self.run.tier.samples, self.generator(SAMPLES)
+        return distributions.sample(self.marginal, self.space, count, generator=generator)
 
     def recovered(self) -> tuple[Tensor, Tensor]:
         """Latents (samples, d), and what the model recovers of them (samples, k)."""
