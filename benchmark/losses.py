@@ -25,6 +25,13 @@ BLOCK = 2**18
 """Elements of a block of (anchors, points), so that several stay in a core's cache."""
 
 
+Names = tuple[Tensor, Tensor] | int
+"""Integers for anchors (batch,) and for negatives (n,): an anchor is not compared with what has its name.
+
+A number k says that anchor i is negative k + i.
+"""
+
+
 class Similarity(ABC):
     """How alike two representations are."""
 
@@ -37,8 +44,8 @@ class Similarity(ABC):
         """Similarities (m, n) of all points (m, d) with all points (n, d)."""
 
     @abstractmethod
-    def back(self, a: Tensor, b: Tensor, s: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
-        """The gradients (m, d) and (n, d) of sum(g * s), where s is what `all` gives."""
+    def back(self, a: Tensor, b: Tensor, s: Tensor, w: Tensor, scale: Tensor) -> tuple[Tensor, Tensor]:
+        """The gradients (m, d) and (n, d) of the sum of scale (m, 1) * w (m, n) * s, where s is what `all` gives."""
 
 
 @dataclass(frozen=True)
@@ -53,9 +60,9 @@ class Dot(Similarity):
         """One matrix product."""
         return a @ b.T
 
-    def back(self, a: Tensor, b: Tensor, s: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:  # noqa: ARG002
+    def back(self, a: Tensor, b: Tensor, s: Tensor, w: Tensor, scale: Tensor) -> tuple[Tensor, Tensor]:  # noqa: ARG002
         """Two more."""
-        return g @ b, g.T @ a
+        return scale * (w @ b), w.T @ (scale * a)
 
 
 @dataclass(frozen=True)
@@ -77,7 +84,7 @@ class Distance(Similarity):
         """Of minus the sum of powers. The root of zero has no slope: it gets one of zero."""
         if self.power or self.p == 1:
             return s
-        there = s != 0
+        there = s < 0
         return torch.where(there, -torch.where(there, -s, 1.0).pow(1 / self.p), 0.0)
 
     def all(self, a: Tensor, b: Tensor) -> Tensor:
@@ -86,9 +93,8 @@ class Distance(Similarity):
             # -|a - b|^2 as one product; around the middle, so that little is lost to rounding.
             middle = b.mean(0)
             a, b = a - middle, b - middle
-            one_a, one_b = torch.ones_like(a[:, :1]), torch.ones_like(b[:, :1])
-            left = torch.cat([2 * a, -(a**2).sum(-1, keepdim=True), -one_a], -1)
-            s = (left @ torch.cat([b, one_b, (b**2).sum(-1, keepdim=True)], -1).T).clamp_max_(0)
+            left = torch.cat([2 * a, -(a**2).sum(-1, keepdim=True), -torch.ones_like(a[:, :1])], -1)
+            s = left @ torch.cat([b, torch.ones_like(b[:, :1]), (b**2).sum(-1, keepdim=True)], -1).T
         else:
             s = a.new_zeros(len(a), len(b))
             difference, powered = torch.empty_like(s), torch.empty_like(s)
@@ -97,21 +103,23 @@ class Distance(Similarity):
                 s -= absolute_power(difference, self.p, powered)
         return self._rooted(s)
 
-    def back(self, a: Tensor, b: Tensor, s: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
+    def back(self, a: Tensor, b: Tensor, s: Tensor, w: Tensor, scale: Tensor) -> tuple[Tensor, Tensor]:
         """The same by its derivative."""
         if not self.power and self.p != 1:
-            there = s != 0
-            g = torch.where(there, g / self.p * torch.where(there, -s, 1.0).pow(1 - self.p), 0.0)
+            there = s < 0
+            w = torch.where(there, w / self.p * torch.where(there, -s, 1.0).pow(1 - self.p), 0.0)
         if self.p == 2:
-            return 2 * (g @ b - g.sum(1, keepdim=True) * a), 2 * (g.T @ a - g.sum(0)[:, None] * b)
+            sums = w @ torch.cat([b, torch.ones_like(b[:, :1])], -1)
+            scaled = w.T @ torch.cat([scale * a, scale], -1)
+            return 2 * scale * (sums[:, :-1] - sums[:, -1:] * a), 2 * (scaled[:, :-1] - scaled[:, -1:] * b)
         grad_a, grad_b = torch.empty_like(a), torch.empty_like(b)
-        difference, powered = torch.empty_like(g), torch.empty_like(g)
-        ones_a, ones_b = g.new_ones(len(a)), g.new_ones(len(b))
+        difference, powered = torch.empty_like(w), torch.empty_like(w)
+        ones = torch.ones_like(b[:, 0])
         for k, (x, y) in enumerate(zip(a.T, b.T.contiguous(), strict=True)):
             torch.sub(x[:, None], y, out=difference)
-            slope = signed_power(difference, self.p - 1, powered).mul_(g)
-            grad_a[:, k] = -self.p * torch.mv(slope, ones_b)
-            grad_b[:, k] = self.p * torch.mv(slope.T, ones_a)
+            slope = signed_power(difference, self.p - 1, powered).mul_(w)
+            grad_a[:, k] = -self.p * scale[:, 0] * torch.mv(slope, ones)
+            grad_b[:, k] = self.p * torch.mv(slope.T, scale[:, 0])
         return grad_a, grad_b
 
 
@@ -176,7 +184,7 @@ class _LogPartition(torch.autograd.Function):
         anchor: Tensor,
         points: Tensor,
         more: Tensor,
-        names: tuple[Tensor, Tensor] | None,
+        names: Names | None,
         similarity: Similarity,
         temperature: float,
     ) -> Tensor:
@@ -188,7 +196,9 @@ class _LogPartition(torch.autograd.Function):
             block = slice(start, start + rows)
             s = similarity.all(anchor[block], points)
             logits = s / temperature
-            if names is not None:
+            if isinstance(names, int):
+                logits.diagonal(start + names).fill_(-math.inf)
+            elif names is not None:
                 logits.masked_fill_(names[0][block, None] == names[1], -math.inf)
             highest = torch.maximum(logits.amax(1) if len(points) else more[block], more[block])
             highest = highest.clamp_min(torch.finfo(highest.dtype).min)
@@ -199,9 +209,9 @@ class _LogPartition(torch.autograd.Function):
             if wanted:
                 scale = 1 / (len(anchor) * sums)
                 grad_more[block] = own * scale
-                weights *= (scale / temperature)[:, None]
-                grad_anchor[block], grad = similarity.back(anchor[block], points, s, weights)
-                grad_points += grad
+                back = similarity.back(anchor[block], points, s, weights, scale[:, None] / temperature)
+                grad_anchor[block] = back[0]
+                grad_points += back[1]
         ctx.save_for_backward(grad_anchor, grad_points, grad_more)
         return total / len(anchor)
 
@@ -215,7 +225,7 @@ def log_partition(
     anchor: Tensor,
     points: Tensor,
     more: Tensor | None,
-    names: tuple[Tensor, Tensor] | None,
+    names: Names | None,
     similarity: Similarity,
     temperature: float,
 ) -> Tensor:
@@ -229,10 +239,6 @@ def log_partition(
     with torch.autocast(anchor.device.type, enabled=False):
         found: Tensor = _LogPartition.apply(anchor, points, more, names, similarity, temperature)
     return found
-
-
-Names = tuple[Tensor, Tensor]
-"""Those of anchors (batch,) and of negatives (n,), as integers: an anchor is not compared with what has its name."""
 
 
 def info_nce(
@@ -319,8 +325,7 @@ def uniformity(
     if negatives is None:
         if len(anchor) < 2:
             raise Impossible("a batch of 1 has no negatives: give 2 or more anchors, or negatives")
-        numbers = torch.arange(len(anchor), device=anchor.device)
-        negatives, names = anchor, (numbers, numbers)
+        negatives, names = anchor, 0
     return log_partition(full(anchor), full(negatives), more, names, similarity, temperature)
 
 
@@ -427,9 +432,8 @@ def gather(anchor: Tensor) -> tuple[Tensor, Names]:
     With DistributedDataParallel, which takes the mean over processes, the gradient is that of one process with the
     whole batch. All processes give as many anchors.
     """
-    numbers = torch.arange(len(anchor) * dist.get_world_size(), device=anchor.device)
     gathered: Tensor = _Gather.apply(anchor)
-    return gathered, (numbers[dist.get_rank() * len(anchor) :][: len(anchor)], numbers)
+    return gathered, dist.get_rank() * len(anchor)
 
 
 LOSSES: dict[str, Callable[..., Tensor]] = {

@@ -19,7 +19,7 @@ KINDS = ("identity", "supervised", "unsupervised")
 
 
 @click.command()
-@click.option("--suite", type=click.Choice(SUITES), default="table1", show_default=True, help="Which table.")
+@click.option("--suite", type=click.Choice(SUITES), default="table2", show_default=True, help="Which table.")
 @click.option(
     "--tier", default="laptop", show_default=True, help="How large runs are: laptop, paper, or a .toml file of yours."
 )
@@ -57,8 +57,8 @@ def bench(
     interruption: what is done is not done again. Results are JSON, one file a run.
 
     \b
-    ident bench --suite table1 --parallel
-    ident bench --suite table2 --space box --seeds 5
+    ident bench --space box
+    ident bench --suite table1 --seeds 5 --parallel
     ident bench --suite table1 --row 3 --tier paper --device cuda
     """
     from ident.benchmark import report  # here: it takes PyTorch, which takes seconds

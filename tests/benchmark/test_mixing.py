@@ -87,3 +87,14 @@ def test_bounds_move_and_are_saved_with_the_model(learnable: bool) -> None:
         if learnable:
             module(torch.ones(5, 3)).sum().backward()
             assert all(parameter.grad is not None for parameter in module.parameters())
+
+
+def test_whitened_encoders_see_and_begin_with_what_is_uncorrelated() -> None:
+    x = mixing(10, seed=0, pool=100)(Box(10, 0, 1).uniform(4000, generator=torch.Generator().manual_seed(0)))
+    white, network, _ = encoders.whitened(encoders.encoder(10, "unbounded"), x)
+    for seen in (white(x), network(white(x)).detach()):
+        assert seen.mean(0).abs().max() < 1e-3
+        assert torch.allclose(torch.cov(seen.T), torch.eye(10), atol=1e-2)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert white(x).dtype == torch.float32
+    assert sorted(white.state_dict()) == ["matrix", "mean"]

@@ -106,6 +106,27 @@ def test_a_batch_follows_from_seed_and_number_and_a_mixing_from_the_seed() -> No
     assert not torch.equal(one.mixing.matrices, Synthetic(run_of("table1", 2, seed=1), "cpu").mixing.matrices)  # type: ignore[arg-type]
 
 
+def test_batches_of_a_box_shrink_to_regions_of_it() -> None:
+    steps = 100
+    tier = replace(QUICK, unsupervised=replace(QUICK.unsupervised, steps=steps, batch_size=500), region=0.4)
+    task = Synthetic(Run("table2", load_suite("table2").rows[2], "unsupervised", 0, tier), "cpu")
+    spans, lowest, highest = [], torch.ones(10), torch.zeros(10)
+    for number in range(steps):
+        batch = task.batch(number)
+        z = torch.cat([batch["anchor"], *batch["positives"]])
+        assert task.space.contains(z).all()
+        spans.append(float((z.amax(0) - z.amin(0)).max()))
+        if spans[-1] < 0.41:
+            lowest, highest = torch.minimum(lowest, z.amin(0)), torch.maximum(highest, z.amax(0))
+    assert spans[0] > 0.98
+    assert 0.45 < spans[50] < 0.51
+    assert max(spans[60:]) < 0.41
+    assert lowest.max() < 0.01
+    assert highest.min() > 0.99
+    sphere = Synthetic(Run("table1", load_suite("table1").rows[2], "unsupervised", 0, tier), "cpu")
+    assert sphere.region(99, torch.Generator()) == (sphere.space, 0.0)
+
+
 def test_losses_of_ensembles() -> None:
     kinds = {row.loss: Synthetic(Run("aninfonce", row, "unsupervised", 0, QUICK), "cpu") for row in ensembles()}
     assert [len(kinds[loss].learned()) for loss in ("infonce", "aninfonce", "ensemble")] == [0, 20, 40]
