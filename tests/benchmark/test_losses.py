@@ -13,6 +13,7 @@ import torch
 import torch.distributed as dist
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pytorch_metric_learning.losses import NTXentLoss
 from scipy import integrate, special
 from torch import Tensor, nn
 from torch.autograd import gradcheck
@@ -242,28 +243,24 @@ def test_names_of_models() -> None:
     ]  # fmt: skip
 
 
-def test_as_metric_learning_calls_it() -> None:
-    embeddings, labels = points(8, 3), torch.tensor([0, 1, 2, 3, 0, 1, 2, 3])
-    found = ForMetricLearning(InfoNCE(Dot(), 0.5))(embeddings, labels)
-    logits = embeddings @ embeddings.T / 0.5
-    each = []
-    for i in range(8):
-        j = (i + 4) % 8
-        others = [k for k in range(8) if k not in (i, j)]
-        each.append(torch.logsumexp(logits[i, [j, *others]], 0) - logits[i, j])
-    assert torch.allclose(found, torch.stack(each).mean())
-    again = ForMetricLearning(InfoNCE(Dot(), 0.5))(
-        embeddings[:4], labels[:4], ref_emb=embeddings[4:], ref_labels=labels[4:]
-    )
-    assert torch.allclose(again, nn.functional.cross_entropy(logits[:4, 4:], torch.arange(4)))
+def test_as_pytorch_metric_learning_calls_it_and_with_its_values() -> None:
+    embeddings = nn.functional.normalize(points(12, 3), dim=1)
+    for labels in (torch.arange(6).repeat(2), torch.tensor([0, 0, 0, 1, 1, 2, 2, 2, 2, 3, 4, 5])):
+        ours, theirs = ForMetricLearning(InfoNCE(Dot(), 0.5)), NTXentLoss(0.5)
+        assert torch.allclose(ours(embeddings, labels), theirs(embeddings, labels))
+        others = {"ref_emb": nn.functional.normalize(points(12, 3, seed=1)), "ref_labels": labels.flip(0)}
+        assert torch.allclose(ours(embeddings, labels, **others), theirs(embeddings, labels, **others))
 
 
-def test_as_cebra_calls_it() -> None:
-    ref, pos, neg = (points(6, 3, seed=seed) for seed in range(3))
-    loss, align, uniform = ForCEBRA(Dot(), 0.5)(ref, pos, neg)
-    assert torch.allclose(loss, align + uniform)
-    assert torch.allclose(align, -(ref * pos).sum(1).mean() / 0.5)
-    assert torch.allclose(uniform, torch.logsumexp(ref @ neg.T / 0.5, 1).mean())
+@pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::UserWarning", "ignore::DeprecationWarning")
+def test_as_cebra_calls_it_and_with_its_values() -> None:
+    from cebra.models.criterions import FixedCosineInfoNCE, FixedEuclideanInfoNCE
+
+    ref, pos, neg = (nn.functional.normalize(points(6, 3, seed=seed), dim=1) for seed in range(3))
+    for similarity, theirs in ((Dot(), FixedCosineInfoNCE(0.5)), (Distance(2.0), FixedEuclideanInfoNCE(0.5))):
+        ours = ForCEBRA(similarity, 0.5)
+        assert torch.allclose(torch.stack(ours(ref, pos, neg)), torch.stack(theirs(ref, pos, neg)))
+        assert ours.temperature == theirs.temperature
 
 
 def one_of_two(rank: int, folder: str) -> None:
