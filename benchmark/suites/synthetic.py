@@ -17,7 +17,7 @@ from ident.benchmark.train import Batch, autocast, seeded
 MIXING, ENCODER, BATCHES, SAMPLES, RESAMPLES, WHITENING = range(6)
 """Streams of random numbers of a run."""
 
-WHITE = 100_000
+WHITE = 20_000
 """Samples that whitening is measured on."""
 
 
