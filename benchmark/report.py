@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -90,51 +90,43 @@ def as_rows(suite: Suite, rows: Sequence[Row], results: Results) -> list[dict[st
     return table
 
 
-def kinds_of(rows: Sequence[Row]) -> list[str]:
-    """The kinds that any of the rows has."""
-    return [kind for kind in KINDS if any(kind in row.kinds for row in rows)]
+def kinds_of(rows: Sequence[Row], results: Results) -> list[str]:
+    """The kinds that any of the rows has a result of."""
+    return [kind for kind in KINDS if any((row.number, kind) in results for row in rows)]
 
 
-def heads(rows: Sequence[Row]) -> list[str]:
-    """The heads of a table's columns."""
-    found = ["", "data", "model"]
-    for kind in kinds_of(rows):
-        found += [kind, "paper"] if any(kind in row.paper for row in rows) else [kind]
-    return found + (["difference"] if any(row.paper for row in rows) else [])
-
-
-def lines(suite: Suite, rows: Sequence[Row], results: Results) -> Iterator[list[str]]:
-    """The lines of a table: of each row the scores, the paper's, and the difference of the last kind."""
-    with_paper = [kind for kind in kinds_of(rows) if any(kind in row.paper for row in rows)]
-    for row in rows:
+def markdown(suite: Suite, results: Results) -> str:
+    """The table for a document: of each row the scores, the paper's, and the difference of the last kind."""
+    kinds, with_paper = kinds_of(suite.rows, results), any(row.paper for row in suite.rows)
+    heads = ["", "data", "model"]
+    for kind in kinds:
+        heads += [kind, "paper"] if with_paper else [kind]
+    table = [heads + (["difference"] if with_paper else [])]
+    table.append(["---"] * len(table[0]))
+    for row in suite.rows:
         line, last = [str(row.number), *described(row)], None
-        for kind in kinds_of(rows):
+        for kind in kinds:
             last = cell(row, kind, suite.metric, results)
             line.append(written(last))
-            if kind in with_paper:
+            if with_paper:
                 line.append("{:.2f} ± {:.2f}".format(*row.paper[kind]) if kind in row.paper else "")
         if with_paper:
             line.append("" if last is None or last.difference is None else f"{last.difference:+.2f}")
-        yield line
+        table.append(line)
+    lines = [f"| {' | '.join(line)} |\n" for line in table]
+    return f"# {suite.title}\n\nScores: {suite.metric} in percent.\n\n{''.join(lines)}"
 
 
-def markdown(suite: Suite, rows: Sequence[Row], results: Results) -> str:
-    """The table for a document."""
-    table = [heads(rows), ["---"] * len(heads(rows)), *lines(suite, rows, results)]
-    return f"# {suite.title}\n\nScores: {suite.metric} in percent.\n\n" + "".join(
-        f"| {' | '.join(line)} |\n" for line in table
-    )
-
-
-def write(suite: Suite, rows: Sequence[Row], results: Results, folder: Path) -> list[Path]:
-    """The table as Markdown and as data, and the plots; gives their names."""
-    table, data, curves = folder / "table.md", folder / "table.json", folder / "curves.png"
-    storage.write(table, markdown(suite, rows, results).encode())
-    storage.write(data, json.dumps(as_rows(suite, rows, results), indent=1).encode())
-    if not any(kind == "unsupervised" for _, kind in results):
-        return [table, data]
-    plot_curves(suite, rows, results, curves)
-    plots = [curves]
+def write(suite: Suite, results: Results, folder: Path) -> list[Path]:
+    """The table as Markdown and as data, and the plots, of all that is done; gives their names."""
+    table, data = folder / "table.md", folder / "table.json"
+    storage.write(table, markdown(suite, results).encode())
+    storage.write(data, json.dumps(as_rows(suite, suite.rows, results), indent=1).encode())
+    rows = [row for row in suite.rows if (row.number, "unsupervised") in results]
+    plots = list[Path]()
+    if rows:
+        plots.append(folder / "curves.png")
+        plot_curves(suite, rows, results, plots[-1])
     for name in dict.fromkeys(row.figure for row in rows if row.figure):
         of_it = [row for row in rows if row.figure == name]
         if len({row.x for row in of_it}) > 1:

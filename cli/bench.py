@@ -70,16 +70,15 @@ def bench(
     rows = suites.select(table, wanted, numbers)
     chosen = tuple(kind for kind in KINDS if not kinds or kind in kinds)
     runs = suites.runs_of(table, rows, chosen, seeds, scale)
-    trained_on = work.device_of(device)
+    trained_on = work.device_of(device, ray_address)
     folder = out / suite / scale.name
     make_folder(folder)
     with lock(folder / LOCK, f"{folder}: somebody works there"):
         if force:
             work.forget(runs, folder)
-        results = {run.name: result for run in runs if (result := work.result_of(run, folder)) is not None}
-        left = [run for run in runs if run.name not in results]
-        if len(results):
-            click.echo(f"{plural(len(results), 'run')} of {len(runs)} done before", err=True)
+        left = [run for run in runs if work.result_of(run, folder) is None]
+        if len(left) < len(runs):
+            click.echo(f"{plural(len(runs) - len(left), 'run')} of {len(runs)} done before", err=True)
         steps = {run.name: run.training.steps if run.kind != "identity" else 1 for run in left}
         far = dict.fromkeys(steps, 0)
         with progress(suite) as done:
@@ -94,28 +93,21 @@ def bench(
                 done(0, sum(steps.values()))
             train = partial(work.by_ray, address=ray_address) if parallel or ray_address else work.here
             for run, result in train(left, folder, trained_on, tell):
-                results[run.name] = result
                 tell(run, steps[run.name], {})
                 value = 100 * result["scores"][table.metric]["value"]
                 click.echo(f"{run.name}: {table.metric} {value:.2f}, {duration(result['seconds'])}", err=True)
-        by_row = {
-            (row.number, kind): [
-                results[suites.shared_run(table, row, kind, seed, scale).name] for seed in range(seeds)
-            ]
-            for row in rows
-            for kind in chosen
-            if kind in row.kinds
-        }
-        files = report.write(table, rows, by_row, folder)
+        by_row = work.results_of(table, scale, folder)
+        files = report.write(table, by_row, folder)
     if as_json:
         said: dict[str, Any] = {"suite": suite, "tier": scale.name, "metric": table.metric, "seeds": seeds}
         click.echo(json.dumps({**said, "rows": report.as_rows(table, rows, by_row), "files": list(map(str, files))}))
         return
     printed = Table("", "data", "model", box=None)
-    for kind in report.kinds_of(rows):
+    shown = report.kinds_of(rows, by_row)
+    for kind in shown:
         printed.add_column(kind, no_wrap=True)
     for row in rows:
-        scores = [report.beside(report.cell(row, kind, table.metric, by_row)) for kind in report.kinds_of(rows)]
+        scores = [report.beside(report.cell(row, kind, table.metric, by_row)) for kind in shown]
         printed.add_row(str(row.number), *report.described(row), *scores)
     console = Console()
     console.print(f"{table.title}\n{table.metric} in percent, the papers' in brackets; tier {scale.name}\n")

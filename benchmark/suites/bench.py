@@ -7,14 +7,16 @@ import platform
 import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from importlib.metadata import version
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from ident.benchmark.suites.rows import FORMAT, Run
+from ident.benchmark.suites.rows import FORMAT, Run, Suite, Tier, shared_run
 from ident.benchmark.suites.synthetic import Synthetic
 from ident.benchmark.train import Progress, train
 from ident.render import cluster, storage
@@ -47,6 +49,21 @@ def result_of(run: Run, folder: Path) -> Result | None:
     if recipe != recipe_of(run):
         raise Impossible(f"{path}: belongs to another run, {recipe}; give another --out, or --force")
     return result
+
+
+def results_of(suite: Suite, tier: Tier, folder: Path) -> dict[tuple[int, str], list[Result]]:
+    """All results of a suite in a folder, by number of the row and kind, as far as seeds go without a gap."""
+    found = dict[tuple[int, str], list[Result]]()
+    for row in suite.rows:
+        for kind in row.kinds:
+            for seed in count():
+                result = None
+                with suppress(Failed, Impossible):  # of rows that nobody asked for: those were refused before
+                    result = result_of(shared_run(suite, row, kind, seed, tier), folder)
+                if result is None:
+                    break
+                found.setdefault((row.number, kind), []).append(result)
+    return found
 
 
 def perform(run: Run, folder: Path, device: str, tell: Callable[[int, dict[str, float]], object]) -> Result:
@@ -101,15 +118,17 @@ def devices() -> tuple[str, ...]:
     )
 
 
-def device_of(asked: str) -> str:
-    """A device by what was asked for: `auto` is the first GPU, or the CPU."""
+def device_of(asked: str, address: str | None = None) -> str:
+    """A device by what was asked for: `auto` is the first GPU, or the CPU; of a Ray cluster, if there is an address."""
     there = devices()
+    if address is not None:
+        there = ("cpu", "cuda:0") if cluster.gpus_there(address) else ("cpu",)
     if asked == "auto":
         return next((device for device in there if device != "cpu"), "cpu")
     if asked == "cuda" and "cuda:0" in there:
         return "cuda:0"
     if asked not in there:
-        raise Impossible(f"device {asked!r}: here are {', '.join(there)}; leave out --device, or take one of these")
+        raise Impossible(f"device {asked!r}: there are {', '.join(there)}; leave out --device, or take one of these")
     return asked
 
 

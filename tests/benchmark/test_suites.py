@@ -168,8 +168,8 @@ def test_a_result_is_found_again_and_another_is_refused(tmp_path: Path) -> None:
         (lambda: rows.row_of(1, row(conditional="laplace(-1)")), "scale is -1"),
         (lambda: rows.row_of(1, row(model_space="torus")), "'torus': choose from sphere, box, unbounded"),
         (lambda: rows.row_of(1, row(loss="triplet")), "'triplet'"),
-        (lambda: bench.device_of("cuda:9"), "'cuda:9': here are cpu"),
-        (lambda: bench.device_of("cuda"), "'cuda': here are cpu"),
+        (lambda: bench.device_of("cuda:9"), "'cuda:9': there are cpu"),
+        (lambda: bench.device_of("cuda"), "'cuda': there are cpu"),
     ],
 )
 def test_the_impossible_is_refused(call: Callable[[], Any], says: str) -> None:

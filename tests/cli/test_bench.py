@@ -122,7 +122,7 @@ def test_a_tier_of_its_own_by_ray_with_curves(ident: Run, tmp_path: Path) -> Non
         (["--suite", "table2", "--tier", "desktop"], "'desktop': choose from laptop, paper"),
         (["--suite", "table2", "--tier", "none.toml"], "none.toml: No such file"),
         (["--suite", "table9"], "'table9' is not one of"),
-        (["--suite", "table2", "--device", "cuda"], "device 'cuda': here are cpu"),
+        (["--suite", "table2", "--device", "cuda"], "device 'cuda': there are cpu"),
         (["--suite", "table2", "--seeds", "0"], "0 is not in the range"),
         (["--suite", "table2", "--parallel", "--ray-address", "localhost:1"], "nobody answers there"),
         (["--suite", "table2", "--out", "/proc/x"], "cannot be made"),
