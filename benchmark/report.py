@@ -143,6 +143,7 @@ def described(row: Row) -> tuple[str, str]:
     """Data and model of a row in words."""
     data = f"{row.latent_space.partition('(')[0]}, {row.marginal}, {shortened(row.conditional)}"
     model = f"{row.model_space}, {row.model}" + ("" if row.loss == "infonce" else f", {row.loss}")
+    model += ", itself" if row.itself else ""
     return data, model
 
 

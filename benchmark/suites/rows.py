@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ident.benchmark import distributions, encoders, losses, spaces
+from ident.benchmark.suites.curriculum import Curriculum
 from ident.benchmark.train import Training
 from ident.render.errors import Impossible
 
@@ -40,6 +41,8 @@ class Row:
     """Or `none`: the encoder is none either, and what is learned is the loss's."""
     positives: str = "one"
     """Or `among`: all pairs of a batch that rejection sampling accepts."""
+    itself: bool = False
+    """Whether an anchor is among its own negatives, as in the code of papers/4 but not in its eq. 1."""
     others: tuple[str, ...] = ()
     """Conditionals of further positives of the same anchors, for ensembles."""
     hard: str = ""
@@ -84,7 +87,7 @@ class Row:
         if kind != "identity":
             names += ["model_space"]
         if kind == "unsupervised":
-            names += ["conditional", "model", "loss", "positives", "others", "hard", "hard_count"]
+            names += ["conditional", "model", "loss", "positives", "itself", "others", "hard", "hard_count"]
         return {"kind": kind, **{name: getattr(self, name) for name in names}}
 
 
@@ -108,15 +111,8 @@ class Tier:
     samples: int
     whiten: bool = False
     """Whether encoders see observations whitened, and begin with outputs that are."""
-    side: float = 1.0
-    """Of the model's box at the start, from which it is learned."""
-    region: float = 1.0
-    """The least share of the sides of a box that a batch is drawn from: it shrinks to that as the training goes on."""
-
-    @property
-    def beside(self) -> dict[str, Any]:
-        """What decides a training's result beside the training."""
-        return {name: getattr(self, name) for name in ("whiten", "side", "region")}
+    curriculum: Curriculum = field(default_factory=Curriculum)
+    """Of unsupervised trainings."""
 
     def training(self, row: Row, kind: str) -> Training:
         """The training of a row."""
@@ -145,9 +141,19 @@ class Run:
         return self.tier.training(self.row, self.kind)
 
     @property
+    def curriculum(self) -> Curriculum:
+        """Which its pairs have: regions are for a box with the same marginal in each of them."""
+        if self.kind != "unsupervised" or self.row.mixing == "none":
+            return Curriculum()
+        space = spaces.parse(self.row.latent_space, self.row.dim)
+        alike = isinstance(space, spaces.Box) and self.row.marginal == "uniform"
+        return self.tier.curriculum if alike else replace(self.tier.curriculum, region=1.0, parts=1)
+
+    @property
     def recipe(self) -> dict[str, Any]:
         """All that decides the result."""
-        trained = {} if self.kind == "identity" else {**asdict(self.training), **self.tier.beside}
+        trained = {} if self.kind == "identity" else {**asdict(self.training), "whiten": self.tier.whiten}
+        trained |= asdict(self.curriculum) if self.kind == "unsupervised" else {}
         return {**self.row.setting(self.kind), **trained, "seed": self.seed, "samples": self.tier.samples}
 
 
@@ -190,7 +196,8 @@ def load_tier(name: str) -> Tier:
 def tier_of(name: str, content: dict[str, Any]) -> Tier:
     """A tier as it stands in a file."""
     trainings: dict[str, Any] = {kind: Training(**content.pop(kind)) for kind in KINDS if kind in content}
-    return Tier(name, **trainings, **content)
+    curriculum = Curriculum(**content.pop("curriculum", {}))
+    return Tier(name, **trainings, curriculum=curriculum, **content)
 
 
 def select(suite: Suite, wanted: Mapping[str, str], numbers: tuple[int, ...] = ()) -> tuple[Row, ...]:

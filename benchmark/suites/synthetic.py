@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cached_property
 from itertools import count
 
 import torch
@@ -11,14 +12,15 @@ from torch import Tensor, nn
 from ident.benchmark import distributions, encoders, losses, metrics, mixing, spaces
 from ident.benchmark.pairs import stream
 from ident.benchmark.spaces import Box, Space
+from ident.benchmark.suites import curriculum
 from ident.benchmark.suites.rows import Row, Run
 from ident.benchmark.train import Batch, autocast, seeded
 
-MIXING, ENCODER, BATCHES, SAMPLES, RESAMPLES, WHITENING = range(6)
+MIXING, ENCODER, BATCHES, SAMPLES, RESAMPLES, MEASURES = range(6)
 """Streams of random numbers of a run."""
 
-WHITE = 20_000
-"""Samples that whitening is measured on."""
+MEASURED = 20_000
+"""Samples that are measured before a training: what whitens observations, and how far positives are."""
 
 
 class Synthetic:
@@ -33,17 +35,25 @@ class Synthetic:
         self.hard = distributions.parse(row.hard) if row.hard else None
         self.mixing: nn.Module = nn.Identity()
         self.encoder: nn.Sequential = nn.Sequential()
+        self.curriculum = run.curriculum
         if row.mixing != "none":
             self.mixing = mixing.mixing(row.dim, seed=stream(run.seed, MIXING)).to(self.device)
             if run.kind != "identity":
                 with seeded(stream(run.seed, ENCODER)):
-                    self.encoder = encoders.encoder(row.dim, row.model_space, run.tier.side).to(self.device)
+                    self.encoder = encoders.encoder(row.dim, row.model_space, self.curriculum.side).to(self.device)
                 if run.tier.whiten:
-                    z = distributions.sample(self.marginal, self.space, WHITE, generator=self.generator(WHITENING))
+                    z = self.anchors(self.space, MEASURED, self.generator(MEASURES))
                     self.encoder = encoders.whitened(self.encoder, self.mixing(z))
         self.losses = losses_of(row) if run.kind == "unsupervised" else []
         self.model: nn.Module = nn.ModuleDict({"encoder": self.encoder, "losses": nn.ModuleList(self.losses)})
         self.model.to(self.device)
+
+    @cached_property
+    def moved(self) -> float:
+        """How far positives are from their anchors."""
+        generator = self.generator(MEASURES)
+        z = self.anchors(self.space, MEASURED, generator)
+        return curriculum.moved(z, self.conditionals[0].draw(self.space, z, generator=generator))
 
     def generator(self, *number: int) -> torch.Generator:
         """Random numbers of a stream."""
@@ -66,49 +76,61 @@ class Synthetic:
     def batch(self, number: int) -> Batch:
         """Batch number so-and-so."""
         row, size, generator = self.run.row, self.run.training.batch_size, self.generator(BATCHES, number)
-        space, corner = self.region(number, generator)
-        anchor = distributions.sample(self.marginal, space, size, generator=generator)
         if self.run.kind == "supervised":
-            return {"anchor": anchor}
+            return {"anchor": self.anchors(self.space, size, generator)}
         if row.positives == "among":
-            pairs = distributions.pairs_among(self.conditionals[0], space, anchor, generator=generator)
+            anchor = self.anchors(self.space, size, generator)
+            pairs = distributions.pairs_among(self.conditionals[0], self.space, anchor, generator=generator)
             return {"anchor": anchor, "pairs": pairs}
-        drawn = [one.draw(space, anchor, generator=generator) for one in self.conditionals]
-        batch = {"anchor": anchor + corner, "positives": torch.stack(drawn) + corner}
+        batch = {"parts": self.drawn(number / self.run.training.steps, size, generator)}
         if self.hard is not None:
-            around = anchor.repeat_interleave(row.hard_count, 0)
-            batch["hard"] = self.hard.draw(space, around, generator=generator)
+            around = batch["parts"][0].flatten(0, 1).repeat_interleave(row.hard_count, 0)
+            hard = self.hard.draw(self.space, around, generator=generator)
+            batch["hard"] = hard.unflatten(0, (*batch["parts"].shape[1:3], row.hard_count))
         return batch
 
-    def region(self, number: int, generator: torch.Generator) -> tuple[Space, Tensor | float]:
-        """Where batch `number` lies: all of the space, or a part of a box, as a box and where its corner is.
+    def anchors(self, space: Space, size: int, generator: torch.Generator) -> Tensor:
+        """Latents (size, d) of the row's marginal."""
+        return distributions.sample(self.marginal, space, size, generator=generator)
 
-        In a part the marginal is uniform as in the whole, and so is the shape of the conditional: what the loss learns
-        is the same. But close negatives, which it learns it from, are many times as frequent.
-        """
-        share = max(self.run.tier.region, 1 - number / self.run.training.steps)
-        if not isinstance(self.space, Box) or self.run.row.marginal != "uniform" or share == 1:
-            return self.space, 0.0
-        full = self.space.high - self.space.low
-        part = Box(self.space.dim, self.space.low, self.space.low + share * full)
-        # As often beyond the sides as would be, it stands at them.
-        drawn = torch.rand(self.space.dim, generator=generator, device=self.device)
-        return part, full * (drawn - share / 2).clamp(0, 1 - share)
+    def drawn(self, progress: float, size: int, generator: torch.Generator) -> Tensor:
+        """Anchors and a positive of each conditional (1 + conditionals, parts, size of a part, d)."""
+        plan, space, corners = self.curriculum, self.space, torch.zeros(1, device=self.device)
+        share, walk = plan.share(progress), plan.walk(progress, self.moved) if plan.spread else 1
+        if share < 1:
+            assert isinstance(space, Box)
+            corners = curriculum.corners(space, share, plan.parts, generator)[:, None]
+            space = curriculum.part(space, share)
+        groups = [self.anchors(space, size - size % plan.parts, generator)]
+        for conditional in self.conditionals:
+            positive = groups[0]
+            for _ in range(walk):
+                positive = conditional.draw(space, positive, generator=generator)
+            groups.append(positive)
+        parts: Tensor = torch.stack(groups).unflatten(1, (plan.parts, -1)) + corners
+        return parts
 
     def loss(self, batch: Batch) -> Tensor:
-        """The mean squared error, or the sum of a contrastive loss for each conditional."""
-        anchor, row = batch["anchor"], self.run.row
+        """The mean squared error, or the sum of a contrastive loss for each conditional, a mean over parts."""
+        row = self.run.row
         if self.run.kind == "supervised":
-            return nn.functional.mse_loss(self.encode(anchor), anchor)
+            return nn.functional.mse_loss(self.encode(batch["anchor"]), batch["anchor"])
         if "pairs" in batch:
             among = losses.parse(row.model)
-            return losses.info_nce_among(self.encode(anchor), batch["pairs"], similarity=among)
-        groups = [anchor, *batch["positives"], *([batch["hard"]] if "hard" in batch else [])]
-        encoded = list(torch.split(self.encode(torch.cat(groups)), [len(group) for group in groups]))
-        more = {"hard": encoded.pop().reshape(len(anchor), -1, row.dim)} if "hard" in batch else {}
-        around, *positives = encoded
-        found = [loss(around, one, **more) for loss, one in zip(self.losses, positives, strict=True)]
-        return torch.stack(found).sum()
+            return losses.info_nce_among(self.encode(batch["anchor"]), batch["pairs"], similarity=among)
+        found = list[Tensor]()
+        anchors, *positives = self.encode_all(batch["parts"])
+        hard = self.encode_all(batch["hard"]) if "hard" in batch else [None] * len(anchors)
+        for loss, positive in zip(self.losses, positives, strict=True):
+            for around, one, near in zip(anchors, positive, hard, strict=True):
+                more = {} if near is None else {"hard": near}
+                found.append(loss(around, one, around if row.itself else None, **more))
+        return torch.stack(found).sum() / len(anchors)
+
+    def encode_all(self, groups: Tensor) -> Tensor:
+        """What is recovered of latents (..., d)."""
+        found: Tensor = self.encode(groups.flatten(0, -2)).unflatten(0, groups.shape[:-1])
+        return found
 
     def samples(self) -> Tensor:
         """The latents (samples, d) that scores are taken of."""

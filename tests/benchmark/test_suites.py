@@ -12,6 +12,7 @@ import torch
 
 from ident.benchmark import losses
 from ident.benchmark.suites import bench, rows
+from ident.benchmark.suites.curriculum import Curriculum
 from ident.benchmark.suites.rows import KINDS, Run, load_suite, load_tier, runs_of, select
 from ident.benchmark.suites.synthetic import Synthetic
 from ident.benchmark.train import Training
@@ -96,7 +97,7 @@ def test_rows_share_what_does_not_depend_on_them() -> None:
 
 def test_a_batch_follows_from_seed_and_number_and_a_mixing_from_the_seed() -> None:
     def first(number: int, seed: int) -> torch.Tensor:
-        return next(Synthetic(run_of("table1", 3, seed=seed), "cpu").batches(number))["positives"]
+        return next(Synthetic(run_of("table1", 3, seed=seed), "cpu").batches(number))["parts"]
 
     assert torch.equal(first(7, 0), first(7, 0))
     assert not torch.equal(first(7, 0), first(8, 0))
@@ -106,25 +107,56 @@ def test_a_batch_follows_from_seed_and_number_and_a_mixing_from_the_seed() -> No
     assert not torch.equal(one.mixing.matrices, Synthetic(run_of("table1", 2, seed=1), "cpu").mixing.matrices)  # type: ignore[arg-type]
 
 
-def test_batches_of_a_box_shrink_to_regions_of_it() -> None:
-    steps = 100
-    tier = replace(QUICK, unsupervised=replace(QUICK.unsupervised, steps=steps, batch_size=500), region=0.4)
-    task = Synthetic(Run("table2", load_suite("table2").rows[2], "unsupervised", 0, tier), "cpu")
+def in_stages(row: int, suite: str = "table2", steps: int = 100, **curriculum: Any) -> Synthetic:
+    training = replace(QUICK.unsupervised, steps=steps, batch_size=500)
+    tier = replace(QUICK, unsupervised=training, curriculum=Curriculum(**curriculum))
+    return Synthetic(Run(suite, load_suite(suite).rows[row - 1], "unsupervised", 0, tier), "cpu")
+
+
+def test_parts_of_a_box_shrink_and_cover_it() -> None:
+    task = in_stages(3, region=0.25, parts=4)
     spans, lowest, highest = [], torch.ones(10), torch.zeros(10)
-    for number in range(steps):
-        batch = task.batch(number)
-        z = torch.cat([batch["anchor"], *batch["positives"]])
-        assert task.space.contains(z).all()
-        spans.append(float((z.amax(0) - z.amin(0)).max()))
-        if spans[-1] < 0.41:
-            lowest, highest = torch.minimum(lowest, z.amin(0)), torch.maximum(highest, z.amax(0))
+    for number in range(100):
+        parts = task.batch(number)["parts"]
+        assert parts.shape == (2, 4, 125, 10)
+        assert task.space.contains(parts.flatten(0, 2)).all()
+        ends = torch.stack([parts.amin((0, 2)), parts.amax((0, 2))])
+        spans.append(float((ends[1] - ends[0]).max()))
+        if number >= 50:
+            lowest, highest = torch.minimum(lowest, ends[0].amin(0)), torch.maximum(highest, ends[1].amax(0))
     assert spans[0] > 0.98
-    assert 0.45 < spans[50] < 0.51
-    assert max(spans[60:]) < 0.41
+    assert 0.48 < spans[25] < 0.51
+    assert 0.24 < spans[50] < 0.2501
+    assert max(spans[50:]) < 0.2501
     assert lowest.max() < 0.01
     assert highest.min() > 0.99
-    sphere = Synthetic(Run("table1", load_suite("table1").rows[2], "unsupervised", 0, tier), "cpu")
-    assert sphere.region(99, torch.Generator()) == (sphere.space, 0.0)
+
+
+@pytest.mark.parametrize(("suite", "row"), [("table1", 10), ("table2", 3)])
+def test_positives_are_wide_at_first_then_the_rows_own(suite: str, row: int) -> None:
+    def moved(task: Synthetic, number: int) -> float:
+        anchor, positive = task.batch(number)["parts"].flatten(1, 2)
+        return float((positive - anchor).std())
+
+    task, plain = in_stages(row, suite, spread=0.5), in_stages(row, suite)
+    own = moved(plain, 0)
+    assert moved(task, 0) == pytest.approx(own * 0.5 / plain.moved, rel=0.15)
+    assert [moved(task, number) for number in range(50, 100)] == [moved(plain, number) for number in range(50, 100)]
+    wide = in_stages(2, "table1", spread=0.5)
+    assert torch.equal(wide.batch(0)["parts"], in_stages(2, "table1").batch(0)["parts"])
+
+
+def test_regions_are_for_uniform_boxes_alone() -> None:
+    whole = Curriculum(spread=0.5, region=0.25, parts=4)
+    tier = replace(QUICK, curriculum=whole)
+
+    def plan(suite: str, row: int, kind: str = "unsupervised") -> Curriculum:
+        return Run(suite, load_suite(suite).rows[row - 1], kind, 0, tier).curriculum
+
+    assert plan("table2", 3) == whole
+    assert plan("table1", 3) == plan("marginals", 6) == replace(whole, region=1.0, parts=1)
+    assert plan("table2", 3, "supervised") == Curriculum()
+    assert plan("aninfonce", 22) == Curriculum()
 
 
 def test_losses_of_ensembles() -> None:
@@ -168,6 +200,10 @@ def test_a_result_is_found_again_and_another_is_refused(tmp_path: Path) -> None:
         (lambda: rows.row_of(1, row(conditional="laplace(-1)")), "scale is -1"),
         (lambda: rows.row_of(1, row(model_space="torus")), "'torus': choose from sphere, box, unbounded"),
         (lambda: rows.row_of(1, row(loss="triplet")), "'triplet'"),
+        (lambda: Curriculum(region=0.0), "region 0.0: give a share"),
+        (lambda: Curriculum(parts=0), "parts 0: give a whole number from 1 on"),
+        (lambda: Curriculum(side=-1.0), "side -1.0: give a number above 0"),
+        (lambda: Curriculum(spread=2.0), "spread 2.0: give a number from 0 to 1"),
         (lambda: bench.device_of("cuda:9"), "'cuda:9': there are cpu"),
         (lambda: bench.device_of("cuda"), "'cuda': there are cpu"),
     ],
