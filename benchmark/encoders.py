@@ -9,7 +9,7 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
-HIDDEN = (10, 50, 50, 50, 50, 10)  # times the latents (papers/3, A.3)
+HIDDEN = (10, 50, 50, 50, 50, 10)  # times the latents (Zimmermann et al., 2021, A.3)
 SLOPE = 0.01
 
 
@@ -61,8 +61,8 @@ class ToUnbounded(nn.Module):
 class Whitening(nn.Module):
     """Takes observations to mean zero and covariance one, of which a sample (n, dim) gives the measure.
 
-    Mixed latents differ by a factor of 100 in how far they move the observations: where products are taken in bfloat16
-    the weak ones would be lost to rounding, and everywhere they would be learned last.
+    Mixed latents differ by a factor of more than 100 in how far they move the observations: where products are taken in
+    bfloat16 the weak ones would be lost to rounding, and everywhere they would be learned last.
     """
 
     mean: Tensor
@@ -88,17 +88,17 @@ def hold(module: nn.Module, name: str, value: Tensor, learnable: bool) -> None:
         module.register_buffer(name, value)
 
 
-OUTPUTS: dict[str, Callable[[int], nn.Module]] = {
-    "sphere": lambda dim: ToSphere(),  # noqa: ARG005
+OUTPUTS: dict[str, Callable[[int, float], nn.Module]] = {
+    "sphere": lambda dim, side: ToSphere(),  # noqa: ARG005
     "box": ToBox,
-    "unbounded": lambda dim: ToUnbounded(),  # noqa: ARG005
+    "unbounded": lambda dim, side: ToUnbounded(),  # noqa: ARG005
 }
-"""By the name of the model's space."""
+"""By the name of the model's space, of so many latents; the side is that of a box at the start."""
 
 
 def encoder(dim: int, space: str, side: float = 1.0) -> nn.Sequential:
-    """The encoder of the synthetic suite; the side is that of a box."""
-    return nn.Sequential(mlp(dim), ToBox(dim, side) if space == "box" else OUTPUTS[space](dim))
+    """The encoder of the synthetic suite."""
+    return nn.Sequential(mlp(dim), OUTPUTS[space](dim, side))
 
 
 def whitened(encoder: nn.Sequential, x: Tensor) -> nn.Sequential:

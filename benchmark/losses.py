@@ -50,7 +50,7 @@ class Similarity(ABC):
 
 @dataclass(frozen=True)
 class Dot(Similarity):
-    """The dot product (papers/4, eq. 1): a von Mises-Fisher conditional, for representations on a sphere."""
+    """The dot product (Zimmermann et al., 2021, eq. 1): a von Mises-Fisher conditional, on a sphere."""
 
     def rows(self, a: Tensor, b: Tensor) -> Tensor:
         """Row by row."""
@@ -67,7 +67,7 @@ class Dot(Similarity):
 
 @dataclass(frozen=True)
 class Distance(Similarity):
-    """Minus the L^p distance, or its p-th power (papers/4, eq. 6): a conditional as exp(-|x|^p)."""
+    """Minus the L^p distance, or its p-th power (Zimmermann et al., 2021, eq. 6): a conditional as exp(-|x|^p)."""
 
     p: float
     power: bool = True
@@ -105,21 +105,22 @@ class Distance(Similarity):
 
     def back(self, a: Tensor, b: Tensor, s: Tensor, w: Tensor, scale: Tensor) -> tuple[Tensor, Tensor]:
         """The same by its derivative."""
-        if not self.power and self.p != 1:
-            there = s < 0
-            w = torch.where(there, w / self.p * torch.where(there, -s, 1.0).pow(1 - self.p), 0.0)
+        rooted = not self.power and self.p != 1
         if self.p == 2:
+            w = torch.where(s < 0, w / torch.where(s < 0, -2 * s, 1.0), 0.0) if rooted else w
             sums = w @ torch.cat([b, torch.ones_like(b[:, :1])], -1)
             scaled = w.T @ torch.cat([scale * a, scale], -1)
             return 2 * scale * (sums[:, :-1] - sums[:, -1:] * a), 2 * (scaled[:, :-1] - scaled[:, -1:] * b)
         grad_a, grad_b = torch.empty_like(a), torch.empty_like(b)
         difference, powered = torch.empty_like(w), torch.empty_like(w)
-        ones = torch.ones_like(b[:, 0])
+        ones, factor = torch.ones_like(b[:, 0]), 1.0 if rooted else self.p
         for k, (x, y) in enumerate(zip(a.T, b.T.contiguous(), strict=True)):
             torch.sub(x[:, None], y, out=difference)
+            if rooted:  # |x|^(p-1) over the distance's: never above 1
+                difference = torch.where(s < 0, difference / torch.where(s < 0, -s, 1.0), 0.0)
             slope = signed_power(difference, self.p - 1, powered).mul_(w)
-            grad_a[:, k] = -self.p * scale[:, 0] * torch.mv(slope, ones)
-            grad_b[:, k] = self.p * torch.mv(slope.T, scale[:, 0])
+            grad_a[:, k] = -factor * scale[:, 0] * torch.mv(slope, ones)
+            grad_b[:, k] = factor * torch.mv(slope.T, scale[:, 0])
         return grad_a, grad_b
 
 
@@ -251,13 +252,15 @@ def info_nce(
     names: Names | None = None,
     hard: Tensor | None = None,
 ) -> Tensor:
-    """InfoNCE (papers/4, eq. 1 and 6): how well positives (batch, d) are told from negatives.
+    """InfoNCE (Zimmermann et al., 2021, eq. 1 and 6): how well positives (batch, d) are told from negatives.
 
     Negatives (n, d) serve all anchors (batch, d), `hard` ones (batch, m, d) their own anchor alone.
     """
     own = alignment(anchor, positive, similarity, temperature)
     own_and_hard = own
     if hard is not None:
+        if hard.ndim != 3 or (len(hard), hard.shape[2]) != anchor.shape:
+            raise Impossible(f"hard negatives {tuple(hard.shape)} of {len(anchor)} anchors: give (batch, m, latents)")
         near = similarity.rows(anchor[:, None].to(own.dtype), hard.to(own.dtype)) / temperature
         own_and_hard = torch.logsumexp(torch.cat([own[:, None], near], 1), 1)
     return uniformity(anchor, negatives, similarity, temperature, names, own_and_hard) - own.mean()
@@ -292,14 +295,18 @@ def align_uniform(
         raise Impossible(f"weight {weight:g} of the alignment: give a number from 0 to 1")
     own = alignment(anchor, positive, similarity, temperature)
     spread = uniformity(anchor, negatives, similarity, temperature, names)
-    count = len(anchor) - 1 if negatives is None else len(negatives)
-    return (1 - weight) * (spread - math.log(count)) - weight * own.mean()
+    count = spread.new_tensor(len(anchor if negatives is None else negatives))
+    if isinstance(names, tuple):
+        count = count - (names[0][:, None] == names[1]).sum(1)
+    elif negatives is None or names is not None:
+        count = count - 1
+    return (1 - weight) * (spread - count.log().mean()) - weight * own.mean()
 
 
 def info_nce_among(points: Tensor, pairs: Tensor, *, similarity: Similarity, temperature: float = 1.0) -> Tensor:
     """InfoNCE where one point (n, d) has many positives: pairs (m, 2) say of whom; all others are its negatives."""
     own = alignment(points[pairs[:, 0]], points[pairs[:, 1]], similarity, temperature)
-    return uniformity(points, None, similarity, temperature) - own.mean()
+    return uniformity(points, None, similarity, temperature) - own.sum() / max(1, len(own))
 
 
 def alignment(anchor: Tensor, positive: Tensor, similarity: Similarity, temperature: float) -> Tensor:
@@ -326,6 +333,10 @@ def uniformity(
         if len(anchor) < 2:
             raise Impossible("a batch of 1 has no negatives: give 2 or more anchors, or negatives")
         negatives, names = anchor, 0
+    if negatives.ndim != 2 or not (len(negatives) or more is not None) or negatives.shape[1] != anchor.shape[1]:
+        raise Impossible(f"negatives {tuple(negatives.shape)} of anchors {tuple(anchor.shape)}: give (n, latents)")
+    if isinstance(names, int) and not 0 <= names <= len(negatives) - len(anchor):
+        raise Impossible(f"names {names}: {len(anchor)} anchors from there on are not among {len(negatives)} negatives")
     return log_partition(full(anchor), full(negatives), more, names, similarity, temperature)
 
 
@@ -351,10 +362,12 @@ class InfoNCE(nn.Module):
 
 
 class AnInfoNCE(nn.Module):
-    """InfoNCE by a distance that weighs each latent by its precision, which is learned (papers/5, eq. 3)."""
+    """InfoNCE by a distance that weighs each latent by its precision, which is learned (Rusak et al., 2024, eq. 3)."""
 
     def __init__(self, dim: int, precision: float = 1.0) -> None:
         super().__init__()
+        if not 0 < precision < math.inf:
+            raise Impossible(f"precision {precision:g}: give a number above 0")
         self.log_precisions = nn.Parameter(torch.full((dim,), math.log(precision)))
 
     @property
@@ -388,11 +401,15 @@ class ForMetricLearning(nn.Module):
         """The loss over all pairs of embeddings, or of embeddings with reference ones."""
         if indices_tuple is not None:
             raise Impossible("indices_tuple: miners choose pairs; this loss takes all that the labels say")
+        if (ref_emb is None) != (ref_labels is None):
+            raise Impossible("ref_emb and ref_labels: give both or neither")
         others, names = (embeddings, labels) if ref_emb is None or ref_labels is None else (ref_emb, ref_labels)
         alike = labels[:, None] == names
         if others is embeddings:
             alike.fill_diagonal_(False)
         first, second = alike.nonzero(as_tuple=True)
+        if not len(first):  # no label twice: nothing to learn
+            return 0 * embeddings.sum()
         found: Tensor = self.loss(embeddings[first], others[second], others, names=(labels[first], names))
         return found
 
@@ -421,7 +438,7 @@ class _Gather(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Tensor:
-        grad = grad.contiguous()
+        grad = grad.clone(memory_format=torch.contiguous_format)  # it may be another's, too
         dist.all_reduce(grad)
         return grad[dist.get_rank() * ctx.count :][: ctx.count]
 

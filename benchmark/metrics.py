@@ -57,8 +57,14 @@ def affine(x: Float64s, y: Float64s, other: Float64s) -> Float64s:
 def determination(error: Float64s, true: Float64s) -> Float64s:
     """1 - error over variance; 0 for what does not vary."""
     variance = ((true - true.mean(0)) ** 2).sum(0)
-    found: Float64s = 1 - (error**2).sum(0) / np.where(variance > 0, variance, np.inf)
-    return np.where(variance > 0, found, 0.0)
+    found: Float64s = 1 - (error**2).sum(0) / np.where(varies(true), variance, np.inf)
+    return np.where(varies(true), found, 0.0)
+
+
+def varies(x: Float64s) -> npt.NDArray[np.bool_]:
+    """Which columns differ in more than rounding."""
+    different: npt.NDArray[np.bool_] = x.std(0) > 1e-12 * np.abs(x).max(0)
+    return different
 
 
 def correlations(true: npt.ArrayLike, recovered: npt.ArrayLike, *, ranks: bool = False) -> Float64s:
@@ -72,8 +78,7 @@ def correlations(true: npt.ArrayLike, recovered: npt.ArrayLike, *, ranks: bool =
 
 def standard(x: Float64s) -> Float64s:
     """With mean 0 and variance 1; 0 for what does not vary."""
-    deviation = x.std(0)
-    found: Float64s = (x - x.mean(0)) / np.where(deviation > 1e-12 * np.abs(x).max(0), deviation, np.inf)
+    found: Float64s = (x - x.mean(0)) / np.where(varies(x), x.std(0), np.inf)
     return found
 
 
@@ -115,6 +120,10 @@ def score(
     MCC with the permutation as it is.
     """
     true, recovered = checked(true, recovered)
+    if metric not in METRICS.values():
+        raise Impossible(f"metric {metric!r}: choose from {', '.join(METRICS)} of ident.benchmark.metrics")
+    if resamples < 1:
+        raise Impossible(f"resamples {resamples}: give a number from 1 on")
     rng = np.random.default_rng(seed)
     each = metric(true, recovered)
     again = resampled(metric, true, recovered, resamples, rng)
@@ -134,10 +143,14 @@ def resampled(
     """The metric (resamples,) of samples drawn with replacement, by what is fixed once: the map, or the permutation."""
     if metric is r2:
         half = len(true) // 2
-        y, error = true[half:], true[half:] - affine(recovered[:half], true[:half], recovered[half:])
+        y, error = (
+            true[half:] - true[half:].mean(0),
+            true[half:] - affine(recovered[:half], true[:half], recovered[half:]),
+        )
         counts = rng.multinomial(len(y), np.full(len(y), 1 / len(y)), resamples) / len(y)
         variance = counts @ y**2 - (counts @ y) ** 2
-        each: Float64s = np.where(variance > 0, 1 - (counts @ error**2) / np.where(variance > 0, variance, 1), 0.0)
+        there = varies(true[half:]) & (variance > 0)
+        each: Float64s = np.where(there, 1 - (counts @ error**2) / np.where(there, variance, 1), 0.0)
         scores: Float64s = each.mean(1)
         return scores
     ranks = metric is spearman

@@ -14,7 +14,7 @@ LAYERS, SLOPE, POOL = 3, 0.2, 25_000
 
 
 class Mixing(nn.Module):
-    """Square matrices (papers/3, A.3), and a leaky ReLU between each two of them."""
+    """Square matrices (Zimmermann et al., 2021, A.3), and a leaky ReLU between each two of them."""
 
     matrices: Tensor
 

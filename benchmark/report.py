@@ -195,7 +195,7 @@ def plot_figure(name: str, rows: Sequence[Row], results: Results, path: Path) ->
             label = f"{curve}, {group}" if group else curve
             axes.plot(*zip(*there, strict=True), dash, marker="o", ms=4, color=f"C{number}", label=label)
         if any(row.marginal != "uniform" for row in on_it):
-            mass = [100 * moved(row) for row in on_it]
+            mass = [100 * mass_moved(row) for row in on_it]
             axes.plot([row.x for row in on_it], mass, ":", color=f"C{number}", label=f"{curve}: mass moved")
     axes.set(xscale="log", ylabel="R2 in percent", title=f"figure {name}")
     axes.spines[["top", "right"]].set_visible(False)
@@ -232,7 +232,7 @@ def optimum(row: Row) -> list[float]:
     return found
 
 
-def moved(row: Row, count: int = 100_000) -> float:
+def mass_moved(row: Row, count: int = 100_000) -> float:
     """The share of its mass that would have to be moved to make a row's marginal uniform: 1/2 int |p - uniform|."""
     space, marginal = spaces.parse(row.latent_space, row.dim), distributions.parse(row.marginal)
     z = space.uniform(count, generator=torch.Generator().manual_seed(0), dtype=torch.float64)

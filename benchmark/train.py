@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from hashlib import sha256
 from io import BytesIO
 from pathlib import Path
 from typing import Any, Protocol
@@ -22,6 +23,8 @@ from ident.render.errors import Failed, Impossible
 from ident.render.storage import whole
 
 FORMAT = 1
+DIGEST = sha256().digest_size
+"""Bytes before a checkpoint: its checksum."""
 REPORT = 50
 """Steps between looks at the loss: each waits for the device."""
 
@@ -56,11 +59,11 @@ class Training:
             if getattr(self, name) not in allowed:
                 raise Impossible(f"{name} {getattr(self, name)!r}: choose from {', '.join(allowed)}")
         for name, least in (("steps", 1), ("batch_size", 2), ("warm_up", 0), ("looks", 1)):
-            if not (isinstance(getattr(self, name), int) and getattr(self, name) >= least):
+            if type(getattr(self, name)) is not int or getattr(self, name) < least:
                 raise Impossible(f"{name} {getattr(self, name)!r}: give a whole number from {least} on")
-        if not 0 < self.learning_rate < math.inf:
+        if not (is_number(self.learning_rate) and 0 < self.learning_rate < math.inf):
             raise Impossible(f"learning_rate {self.learning_rate!r}: give a number above 0")
-        if not 0 <= self.constant <= 1:
+        if not (is_number(self.constant) and 0 <= self.constant <= 1):
             raise Impossible(f"constant {self.constant!r}: give a share of the steps, from 0 to 1")
 
     def rate(self, step: int) -> float:
@@ -68,6 +71,11 @@ class Training:
         rising = (step + 1) / self.warm_up if step < self.warm_up else 1.0
         falling = (self.steps - step) / max(1.0, self.steps * (1 - self.constant))
         return min(1.0, rising, falling)
+
+
+def is_number(value: object) -> bool:
+    """Whether a value is a number; True is none."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 class Task(Protocol):
@@ -96,6 +104,12 @@ class Progress:
     step: int = 0
     seconds: float = 0.0
     history: list[dict[str, float]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        if type(self.step) is not int or self.step < 0 or not isinstance(self.seconds, float):
+            raise ValueError(f"step {self.step!r} after {self.seconds!r} seconds")
+        if not (isinstance(self.history, list) and all(isinstance(point, dict) for point in self.history)):
+            raise TypeError("its history is no list of points")
 
 
 def train(
@@ -127,7 +141,7 @@ def train(
                     latest["loss"] = checked(losses, progress.step, checkpoint)
                     losses.clear()
                 if looking:
-                    latest |= seen(task)
+                    latest |= seen(task, progress.step, checkpoint)
                     progress.history.append({**latest, "step": progress.step})
                 if not losses:
                     tell(progress.step, latest)
@@ -177,11 +191,14 @@ def autocast(device: torch.device, precision: str) -> torch.autocast:
     return torch.autocast(device.type, PRECISIONS[precision], enabled=PRECISIONS[precision] is not None)
 
 
-def seen(task: Task) -> dict[str, float]:
+def seen(task: Task, step: int, checkpoint: Path) -> dict[str, float]:
     """The scores as they are, of the model in evaluation mode."""
     task.model.eval()
-    with torch.no_grad():
-        return task.look()
+    try:
+        with torch.no_grad():
+            return task.look()
+    except Impossible as error:
+        raise Failed(f"at step {step}: {error}; {kept(checkpoint)}") from error
 
 
 def checked(losses: list[Tensor], step: int, checkpoint: Path) -> float:
@@ -189,15 +206,20 @@ def checked(losses: list[Tensor], step: int, checkpoint: Path) -> float:
     values = torch.stack(losses)
     bad = (~values.isfinite()).nonzero()
     if len(bad):
-        at, kept = step - len(losses) + int(bad[0]) + 1, "none was written yet"
-        if checkpoint.exists():
-            kept = f"the last good checkpoint is kept: {checkpoint}"
-        raise Failed(f"the loss is {float(values[bad[0, 0]])} at step {at}; {kept}")
+        at = step - len(losses) + int(bad[0]) + 1
+        raise Failed(f"the loss is {float(values[bad[0, 0]])} at step {at}; {kept(checkpoint)}")
     return float(values[-1])
 
 
+def kept(checkpoint: Path) -> str:
+    """What is left of a training that fails."""
+    return f"the last good checkpoint is kept: {checkpoint}" if checkpoint.exists() else "no checkpoint was written yet"
+
+
 def save(checkpoint: Path, recipe: str, model: nn.Module, optimizers: Optimizers, progress: Progress) -> None:
-    """Write a checkpoint, whole or not at all."""
+    """Write a checkpoint, whole or not at all; of a model that is finite, or the one before stays."""
+    if not all(bool(weights.isfinite().all()) for weights in model.parameters()):
+        raise Failed(f"a weight is not finite at step {progress.step}; {kept(checkpoint)}")
     state = {
         "format": FORMAT,
         "recipe": recipe,
@@ -205,18 +227,24 @@ def save(checkpoint: Path, recipe: str, model: nn.Module, optimizers: Optimizers
         "optimizers": [optimizer.state_dict() for optimizer, _ in optimizers],
         "progress": vars(progress),
     }
-    with whole(checkpoint) as part, part.open("wb") as file:
-        torch.save(state, file)
+    content = BytesIO()
+    torch.save(state, content)
+    with whole(checkpoint) as part:
+        part.write_bytes(sha256(content.getbuffer()).digest() + content.getbuffer())
 
 
 def load(checkpoint: Path, recipe: str, model: nn.Module, optimizers: Optimizers) -> Progress:
     """Bring model and optimizers to where a checkpoint left them. Nothing in it is run."""
-    device, content = next(model.parameters()).device, BytesIO(checkpoint.read_bytes())
+    device = next(model.parameters()).device
     try:
+        written = checkpoint.read_bytes()
+        digest, content = written[:DIGEST], written[DIGEST:]
+        if sha256(content).digest() != digest:
+            raise ValueError("its checksum is another")
         with warnings.catch_warnings(action="ignore"):  # of what is no checkpoint at all
-            state: dict[str, Any] = torch.load(content, map_location=device, weights_only=True)
+            state: dict[str, Any] = torch.load(BytesIO(content), map_location=device, weights_only=True)
         version, made_of = state["format"], state["recipe"]
-    except (pickle.UnpicklingError, RuntimeError, EOFError, OSError, KeyError, TypeError, ValueError) as error:
+    except (pickle.UnpicklingError, RuntimeError, EOFError, OSError, LookupError, TypeError, ValueError) as error:
         raise Failed(f"{checkpoint}: is damaged ({type(error).__name__}); delete it to begin that run anew") from error
     if version != FORMAT:
         raise Impossible(f"{checkpoint}: is of format {version!r}, this version of ident reads {FORMAT}")
@@ -227,7 +255,7 @@ def load(checkpoint: Path, recipe: str, model: nn.Module, optimizers: Optimizers
         for (optimizer, _), kept in zip(optimizers, state["optimizers"], strict=True):
             optimizer.load_state_dict(kept)
         return Progress(**state["progress"])
-    except (RuntimeError, KeyError, TypeError, ValueError) as error:
+    except (RuntimeError, LookupError, AttributeError, TypeError, ValueError) as error:
         raise Failed(f"{checkpoint}: does not fit its run ({error}); delete it to begin that run anew") from error
 
 

@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from ident.cli.progress import duration, plural, progress
+from ident.render.errors import Impossible
 from ident.render.storage import LOCK, lock, make_folder
 
 SUITES = ("table1", "table2", "marginals", "aninfonce")
@@ -70,6 +71,10 @@ def bench(
     rows = suites.select(table, wanted, numbers)
     chosen = tuple(kind for kind in KINDS if not kinds or kind in kinds)
     runs = suites.runs_of(table, rows, chosen, seeds, scale)
+    if not runs:
+        raise Impossible(
+            f"--kind {', '.join(chosen)}: these rows have {', '.join(sorted({k for row in rows for k in row.kinds}))}"
+        )
     trained_on = work.device_of(device, ray_address)
     folder = out / suite / scale.name
     make_folder(folder)
@@ -99,7 +104,7 @@ def bench(
         by_row = work.results_of(table, scale, folder)
         files = report.write(table, by_row, folder)
     if as_json:
-        said: dict[str, Any] = {"suite": suite, "tier": scale.name, "metric": table.metric, "seeds": seeds}
+        said: dict[str, Any] = {"suite": suite, "tier": scale.name, "metric": table.metric}
         click.echo(json.dumps({**said, "rows": report.as_rows(table, rows, by_row), "files": list(map(str, files))}))
         return
     printed = Table("", "data", "model", box=None)

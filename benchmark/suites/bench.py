@@ -11,14 +11,16 @@ from contextlib import suppress
 from dataclasses import asdict
 from importlib.metadata import version
 from itertools import count
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from ident.benchmark.metrics import METRICS
 from ident.benchmark.suites.rows import FORMAT, Run, Suite, Tier, shared_run
 from ident.benchmark.suites.synthetic import Synthetic
-from ident.benchmark.train import Progress, train
+from ident.benchmark.train import Progress, is_number, train
 from ident.render import cluster, storage
 from ident.render.errors import Failed, Impossible
 
@@ -42,13 +44,36 @@ def result_of(run: Run, folder: Path) -> Result | None:
     try:
         result: Result = json.loads(path.read_text())
         made_by, recipe = result["format"], result["recipe"]
-    except (ValueError, KeyError, TypeError) as error:
+        current = type(made_by) is int and made_by == FORMAT
+        if current:
+            check(result, run.row.dim)
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError, OSError) as error:
         raise Failed(f"{path}: is damaged ({error}); delete it to run that again") from error
-    if made_by != FORMAT:
+    if not current:
         raise Impossible(f"{path}: is of format {made_by!r}, this version of ident reads {FORMAT}; give another --out")
     if recipe != recipe_of(run):
         raise Impossible(f"{path}: belongs to another run, {recipe}; give another --out, or --force")
     return result
+
+
+def check(result: Result, dim: int) -> None:
+    """Whether all is there that reports read, of the right kind."""
+    for name in METRICS:
+        score = result["scores"][name]
+        numbers = [score[key] for key in ("value", "low", "high", "chance")] + score["per_latent"]
+        if len(score["per_latent"]) != dim or not all(
+            isinstance(number, float) and isfinite(number) for number in numbers
+        ):
+            raise ValueError(f"its {name} is no score of {dim} latents")
+    numbers = [
+        result["seconds"],
+        *result["learned"],
+        *(value for point in result["history"] for value in point.values()),
+    ]
+    if not all(is_number(number) and isfinite(number) for number in numbers) or len(result["learned"]) % dim:
+        raise ValueError("its history is none")
+    for point in result["history"]:
+        point["step"], point["loss"], point["r2"], point["mcc"]
 
 
 def results_of(suite: Suite, tier: Tier, folder: Path) -> dict[tuple[int, str], list[Result]]:
@@ -58,7 +83,7 @@ def results_of(suite: Suite, tier: Tier, folder: Path) -> dict[tuple[int, str], 
         for kind in row.kinds:
             for seed in count():
                 result = None
-                with suppress(Failed, Impossible):  # of rows that nobody asked for: those were refused before
+                with suppress(Failed, Impossible, OSError):  # of rows that nobody asked for: those were refused before
                     result = result_of(shared_run(suite, row, kind, seed, tier), folder)
                 if result is None:
                     break
@@ -72,7 +97,11 @@ def perform(run: Run, folder: Path, device: str, tell: Callable[[int, dict[str, 
     storage.make_folder(place)
     task, progress = Synthetic(run, device), Progress()
     if run.kind != "identity" and any(True for _ in task.model.parameters()):
-        progress = train(task, run.training, place / CHECKPOINT, recipe_of(run), tell)
+        made_by = f"{recipe_of(run)} on {torch.device(device).type}"  # whose random numbers are others
+        try:
+            progress = train(task, run.training, place / CHECKPOINT, made_by, tell)
+        except Failed as error:
+            raise Failed(f"{run.name}: {error}") from error
     result: Result = {
         "format": FORMAT,
         "suite": run.suite,
@@ -114,7 +143,6 @@ def devices() -> tuple[str, ...]:
     return (
         "cpu",
         *(f"cuda:{number}" for number in range(torch.cuda.device_count())),
-        *(["mps"] if torch.backends.mps.is_available() else []),
     )
 
 
@@ -135,7 +163,14 @@ def device_of(asked: str, address: str | None = None) -> str:
 def forget(runs: Sequence[Run], folder: Path) -> None:
     """Delete what was made of these runs."""
     for run in runs:
-        shutil.rmtree(folder / run.name, ignore_errors=True)
+        place = folder / run.name
+        try:
+            if place.is_dir():
+                shutil.rmtree(place)
+            else:
+                place.unlink(missing_ok=True)
+        except OSError as error:
+            raise Failed(f"{place}: cannot be deleted ({error.strerror})") from error
 
 
 def here(runs: Sequence[Run], folder: Path, device: str, tell: Tell) -> Iterator[tuple[Run, Result]]:
@@ -148,6 +183,8 @@ def by_ray(
     runs: Sequence[Run], folder: Path, device: str, tell: Tell, address: str | None
 ) -> Iterator[tuple[Run, Result]]:
     """Do runs as Ray tasks, on this machine or on the cluster at an address: a core each, or a GPU."""
+    if not runs:
+        return
     on_gpu = device != "cpu"
     with cluster.cluster(address, cores=cluster.cores(), gpus=torch.cuda.device_count() if on_gpu else 0) as ray:
         from ray.util.queue import Empty, Queue
@@ -159,6 +196,11 @@ def by_ray(
         try:
             while waiting:
                 done, _ = ray.wait(list(waiting), timeout=0.5)
+                try:
+                    for name, step, last in told.get_nowait_batch(told.qsize()):
+                        tell(named[name], step, last)
+                except Empty:
+                    pass
                 for reference in done:
                     run = waiting.pop(reference)
                     try:
@@ -171,11 +213,6 @@ def by_ray(
                         storage.make_folder(folder / run.name)
                         storage.write(folder / run.name / RESULT, json.dumps(result, indent=1).encode())
                     yield run, result
-                try:
-                    for name, step, last in told.get_nowait_batch(told.qsize()):
-                        tell(named[name], step, last)
-                except Empty:
-                    pass
         finally:
             for reference in waiting:
                 ray.cancel(reference, force=True)
@@ -190,7 +227,7 @@ def task(run: Run, folder: Path, device: str, told: Any) -> Result:
     def tell(step: int, last: dict[str, float]) -> None:
         nonlocal last_told
         if time.monotonic() - last_told > 1:
-            told.put((run.name, step, last))
+            told.actor.put_nowait.remote((run.name, step, last))  # put() would wait: Ray then lends the core to others
             last_told = time.monotonic()
 
     return perform(run, folder, device, tell)

@@ -8,10 +8,8 @@ import torch
 from torch import Tensor
 
 from ident.benchmark.spaces import Box
+from ident.benchmark.train import is_number
 from ident.render.errors import Impossible
-
-LASTS = 0.5
-"""The share of a training that a curriculum takes; in the rest, pairs are the row's own."""
 
 
 @dataclass(frozen=True)
@@ -26,31 +24,34 @@ class Curriculum:
     """The share of the sides of a box that batches shrink to. They stay there."""
     parts: int = 1
     """Regions that a batch has, each with negatives of its own."""
+    lasts: float = 0.5
+    """The share of a training until positives are the row's own, and regions as small as they get."""
 
     def __post_init__(self) -> None:
-        if not 0 < self.region <= 1:
+        if not (is_number(self.region) and 0 < self.region <= 1):
             raise Impossible(f"region {self.region!r}: give a share of the sides, above 0 and up to 1")
-        if not (isinstance(self.parts, int) and self.parts >= 1):
+        if not (is_number(self.lasts) and 0 < self.lasts <= 1):
+            raise Impossible(f"lasts {self.lasts!r}: give a share of the training, above 0 and up to 1")
+        if type(self.parts) is not int or self.parts < 1:
             raise Impossible(f"parts {self.parts!r}: give a whole number from 1 on")
-        if not 0 < self.side < float("inf"):
-            raise Impossible(f"side {self.side!r}: give a number above 0")
-        if not 0 <= self.spread <= 1:
+        if not (is_number(self.side) and 1e-3 <= self.side <= 1e3):
+            raise Impossible(f"side {self.side!r}: give a number from 0.001 to 1000")
+        if not (is_number(self.spread) and 0 <= self.spread <= 1):
             raise Impossible(f"spread {self.spread!r}: give a number from 0 to 1")
 
     def share(self, progress: float) -> float:
         """Of the box's sides, at a share of the training."""
-        return float(self.region ** done(progress))
+        return float(self.region ** self.done(progress))
 
     def walk(self, progress: float, moved: float) -> int:
         """How many steps of the conditional, which moves latents so far, lead from an anchor to its positive."""
         longest: float = max(1.0, self.spread / moved) ** 2
-        steps: float = longest ** (1 - done(progress))
+        steps: float = longest ** (1 - self.done(progress))
         return round(steps)
 
-
-def done(progress: float) -> float:
-    """The share of a curriculum that is done at a share of the training."""
-    return min(1.0, progress / LASTS)
+    def done(self, progress: float) -> float:
+        """The share of the curriculum that is done at a share of the training."""
+        return min(1.0, progress / self.lasts)
 
 
 def moved(anchor: Tensor, positive: Tensor) -> float:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import MISSING, asdict, dataclass, field, fields, replace
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
-from ident.benchmark import distributions, encoders, losses, spaces
+from ident.benchmark import distributions, encoders, losses, metrics, spaces
 from ident.benchmark.suites.curriculum import Curriculum
 from ident.benchmark.train import Training
 from ident.render.errors import Impossible
@@ -18,7 +19,6 @@ from ident.render.errors import Impossible
 KINDS = ("identity", "supervised", "unsupervised")
 TIERS = ("laptop", "paper")
 SUITES = ("table1", "table2", "marginals", "aninfonce")
-FILTERS = ("model_space", "latent_space", "marginal", "conditional", "model")
 ANISOTROPIC = ("aninfonce", "ensemble")
 """Losses that learn Lambda: one for all positives, or one for each conditional."""
 FORMAT = 1
@@ -42,7 +42,7 @@ class Row:
     positives: str = "one"
     """Or `among`: all pairs of a batch that rejection sampling accepts."""
     itself: bool = False
-    """Whether an anchor is among its own negatives, as in the code of papers/4 but not in its eq. 1."""
+    """Whether an anchor is among its own negatives, as in the code of Zimmermann et al., 2021 but not in its eq. 1."""
     others: tuple[str, ...] = ()
     """Conditionals of further positives of the same anchors, for ensembles."""
     hard: str = ""
@@ -55,7 +55,7 @@ class Row:
     paper: Mapping[str, Sequence[float]] = field(default_factory=dict)
     """Mean and sd of a kind's score, in percent."""
     tiers: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """What a tier has otherwise for this row."""
+    """What a tier has otherwise for this row: settings of its training, and a table of its curriculum's."""
     figure: str = ""
     """The paper's figure that it belongs to, on which curve, and where on that."""
     curve: str = ""
@@ -74,6 +74,10 @@ class Row:
         ):
             if getattr(self, name) not in allowed:
                 raise Impossible(f"{name} {getattr(self, name)!r}: choose from {', '.join(allowed)}")
+        if not set(self.kinds) <= set(KINDS) or not self.kinds:
+            raise Impossible(f"kinds {self.kinds!r}: choose from {', '.join(KINDS)}")
+        if bool(self.hard) != (type(self.hard_count) is int and self.hard_count > 0):
+            raise Impossible(f"hard {self.hard!r} and hard_count {self.hard_count!r}: give both, or neither")
 
     def __str__(self) -> str:
         data = f"{self.latent_space}, {self.marginal}, {shortened(self.conditional)}"
@@ -114,10 +118,20 @@ class Tier:
     curriculum: Curriculum = field(default_factory=Curriculum)
     """Of unsupervised trainings."""
 
+    def __post_init__(self) -> None:
+        if type(self.samples) is not int or self.samples < metrics.LEAST:
+            raise Impossible(f"samples {self.samples!r}: give a whole number from {metrics.LEAST} on")
+        if type(self.whiten) is not bool:
+            raise Impossible(f"whiten {self.whiten!r}: give true or false")
+        if 2 * self.curriculum.parts > self.unsupervised.batch_size:
+            raise Impossible(
+                f"parts {self.curriculum.parts} of a batch_size of {self.unsupervised.batch_size}: each needs two"
+            )
+
     def training(self, row: Row, kind: str) -> Training:
         """The training of a row."""
         found: Training = getattr(self, kind)
-        return replace(found, **row.tiers.get(self.name, {})) if kind == "unsupervised" else found
+        return replace(found, **otherwise(row, self.name, "training")) if kind == "unsupervised" else found
 
 
 @dataclass(frozen=True)
@@ -147,7 +161,8 @@ class Run:
             return Curriculum()
         space = spaces.parse(self.row.latent_space, self.row.dim)
         alike = isinstance(space, spaces.Box) and self.row.marginal == "uniform"
-        return self.tier.curriculum if alike else replace(self.tier.curriculum, region=1.0, parts=1)
+        whole = {} if alike else {"region": 1.0, "parts": 1}
+        return replace(self.tier.curriculum, **whole, **otherwise(self.row, self.tier.name, "curriculum"))
 
     @property
     def recipe(self) -> dict[str, Any]:
@@ -155,6 +170,13 @@ class Run:
         trained = {} if self.kind == "identity" else {**asdict(self.training), "whiten": self.tier.whiten}
         trained |= asdict(self.curriculum) if self.kind == "unsupervised" else {}
         return {**self.row.setting(self.kind), **trained, "seed": self.seed, "samples": self.tier.samples}
+
+
+def otherwise(row: Row, tier: str, what: str) -> Mapping[str, Any]:
+    """What a row has otherwise than its tier: of the training, or of the curriculum."""
+    given = dict(row.tiers.get(tier, {}))
+    curriculum: Mapping[str, Any] = given.pop("curriculum", {})
+    return given if what == "training" else curriculum
 
 
 def read(name: str) -> dict[str, Any]:
@@ -184,10 +206,17 @@ def row_of(number: int, given: Mapping[str, Any]) -> Row:
 def load_tier(name: str) -> Tier:
     """A tier by its name, or from a TOML file of one's own."""
     if name.endswith(".toml"):
+        stem = Path(name).stem
+        if stem in TIERS or not re.fullmatch(r"\w[\w.-]*", stem):
+            raise Impossible(f"{name}: its results would go to a folder {stem!r}; give it another name")
         try:
-            return tier_of(Path(name).stem, tomllib.loads(Path(name).read_text()))
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError, TypeError) as error:
+            return tier_of(stem, tomllib.loads(Path(name).read_text()))
+        except OSError as error:
+            raise Impossible(f"{name}: {error.strerror}; give {', '.join(TIERS)}, or a file") from error
+        except (ValueError, TypeError, RecursionError) as error:
             raise Impossible(f"{name}: is no tier ({error}); see tiers.toml beside the suites") from error
+        except Impossible as error:
+            raise Impossible(f"{name}: {error}") from error
     if name not in TIERS:
         raise Impossible(f"tier {name!r}: choose from {', '.join(TIERS)}, or give a file that ends in .toml")
     return tier_of(name, read("tiers")[name])
@@ -195,18 +224,46 @@ def load_tier(name: str) -> Tier:
 
 def tier_of(name: str, content: dict[str, Any]) -> Tier:
     """A tier as it stands in a file."""
-    trainings: dict[str, Any] = {kind: Training(**content.pop(kind)) for kind in KINDS if kind in content}
-    curriculum = Curriculum(**content.pop("curriculum", {}))
-    return Tier(name, **trainings, curriculum=curriculum, **content)
+    made: dict[str, Any] = {}
+    for key, of in {"supervised": Training, "unsupervised": Training, "curriculum": Curriculum}.items():
+        given = content.get(key, {} if key == "curriculum" else None)
+        if not isinstance(given, dict):
+            raise Impossible(f"{key} {given!r}: give a table, as in tiers.toml beside the suites")
+        made[key] = checked(key, of, given)
+    return cast(
+        Tier, checked("tier", Tier, {"name": name} | {key: content[key] for key in content if key != "name"} | made)
+    )
+
+
+def checked(key: str, of: type, given: dict[str, Any]) -> object:
+    """A specification as it stands in a file, of fields that there are."""
+    known = {item.name: item for item in fields(of)}
+    unknown = sorted(set(given) - set(known))
+    missing = [
+        name for name, item in known.items() if name not in given and item.default is item.default_factory is MISSING
+    ]
+    if unknown or missing:
+        wrong = f"nobody knows {', '.join(unknown)}" if unknown else f"lacks {', '.join(missing)}"
+        raise Impossible(f"{key}: {wrong}; there are {', '.join(known)}")
+    try:
+        made: object = of(**given)
+    except Impossible as error:
+        raise Impossible(f"{key}: {error}") from error
+    return made
 
 
 def select(suite: Suite, wanted: Mapping[str, str], numbers: tuple[int, ...] = ()) -> tuple[Row, ...]:
     """The rows of a suite that agree with what is wanted: `laplace` with `laplace(0.05)`, too."""
-    rows = tuple(
-        row
-        for row in suite.rows
-        if (not numbers or row.number in numbers)
-        and all(agrees(getattr(row, name), text) for name, text in wanted.items())
+    there = {row.number for row in suite.rows}
+    rows = (
+        ()
+        if set(numbers) - there
+        else tuple(
+            row
+            for row in suite.rows
+            if (not numbers or row.number in numbers)
+            and all(agrees(getattr(row, name), text) for name, text in wanted.items())
+        )
     )
     if not rows:
         asked = [f"{name.replace('_', '-')} {text}" for name, text in wanted.items()]
@@ -218,8 +275,22 @@ def select(suite: Suite, wanted: Mapping[str, str], numbers: tuple[int, ...] = (
 
 def agrees(has: str, wanted: str) -> bool:
     """Whether a text of a row is the wanted one, or begins with it as its name."""
-    plain, asked = ("".join(text.lower().split()).replace("kappa=", "") for text in (has, wanted))
+    plain, asked = canonical(has), canonical(wanted)
     return asked in (plain, plain.partition("(")[0])
+
+
+def canonical(text: str) -> str:
+    """A distribution or space with numbers in one way, without their names: normal(sigma=.050) is normal(0.05)."""
+    bare = re.sub(r"\w+=", "", "".join(text.lower().split()))
+    return re.sub(r"(?<![\w.])[\d.]+(e-?\d+)?", lambda found: number(found[0]), bare)
+
+
+def number(text: str) -> str:
+    """A number in one way, if it is one."""
+    try:
+        return f"{float(text):g}"
+    except ValueError:
+        return text
 
 
 def shortened(text: str) -> str:

@@ -229,6 +229,14 @@ def test_the_order_of_pairs_and_the_size_of_blocks_do_not_matter(monkeypatch: py
         (lambda: Distance(0.5), "p is 0.5"),
         (lambda: losses.parse("gauss"), "'gauss'"),
         (lambda: losses.parse("vmf * normal"), "give one"),
+        (lambda: losses.info_nce(*points(2, 4, 2), points(3, 5), similarity=Dot()), r"negatives \(3, 5\)"),
+        (lambda: losses.decoupled(*points(2, 4, 2), points(0, 2), similarity=Dot()), r"negatives \(0, 2\)"),
+        (lambda: losses.align_uniform(*points(2, 4, 2), points(0, 2), similarity=Dot()), r"negatives \(0, 2\)"),
+        (lambda: losses.info_nce(*points(2, 4, 2), points(6, 2), similarity=Dot(), names=3), "names 3: 4 anchors"),
+        (lambda: losses.info_nce(*points(2, 4, 2), hard=points(4, 2), similarity=Dot()), r"hard negatives \(4, 2\)"),
+        (lambda: losses.info_nce(*points(2, 4, 2), hard=points(1, 3, 2), similarity=Dot()), r"\(1, 3, 2\) of 4"),
+        (lambda: AnInfoNCE(3, -1.0), "precision -1"),
+        (lambda: ForMetricLearning(InfoNCE(Dot()))(points(2, 2), torch.tensor([0, 0]), ref_emb=points(2, 2)), "both"),
         (lambda: ForMetricLearning(InfoNCE(Dot()))(points(2, 2), torch.tensor([0, 0]), indices_tuple=(1,)), "miners"),
     ],
 )
@@ -245,9 +253,11 @@ def test_names_of_models() -> None:
 
 def test_as_pytorch_metric_learning_calls_it_and_with_its_values() -> None:
     embeddings = nn.functional.normalize(points(12, 3), dim=1)
-    for labels in (torch.arange(6).repeat(2), torch.tensor([0, 0, 0, 1, 1, 2, 2, 2, 2, 3, 4, 5])):
+    for labels in (torch.arange(6).repeat(2), torch.arange(12), torch.tensor([0, 0, 0, 1, 1, 2, 2, 2, 2, 3, 4, 5])):
         ours, theirs = ForMetricLearning(InfoNCE(Dot(), 0.5)), NTXentLoss(0.5)
         assert torch.allclose(ours(embeddings, labels), theirs(embeddings, labels))
+        if len(labels.unique()) == len(labels):
+            continue
         others = {"ref_emb": nn.functional.normalize(points(12, 3, seed=1)), "ref_labels": labels.flip(0)}
         assert torch.allclose(ours(embeddings, labels, **others), theirs(embeddings, labels, **others))
 
@@ -272,6 +282,12 @@ def one_of_two(rank: int, folder: str) -> None:
     both = wrapped(torch.cat([anchor[half], positive[half]]))
     negatives, names = losses.gather(both[:8])
     losses.info_nce(both[:8], both[8:], negatives, similarity=Distance(2.0), names=names).backward()
+    other = torch.ones(2, 1, requires_grad=True)
+    twice = other * 1
+    gathered, _ = losses.gather(torch.ones(1, 1, requires_grad=True))
+    ((gathered + twice) * (rank + 1)).sum().backward()
+    assert other.grad is not None
+    assert other.grad.tolist() == [[rank + 1.0]] * 2  # what is gathered takes nothing from what is not
     torch.save([parameter.grad for parameter in model.parameters()], f"{folder}/{rank}.pt")
     dist.destroy_process_group()
 
@@ -293,6 +309,29 @@ def test_two_processes_that_gather_have_the_gradient_of_one(tmp_path: Path) -> N
         found = torch.load(tmp_path / f"{rank}.pt")
         for parameter, gradient in zip(model.parameters(), found, strict=True):
             assert torch.allclose(parameter.grad, gradient, rtol=1e-10, atol=1e-12)  # type: ignore[arg-type]
+
+
+def test_alignment_and_uniformity_do_not_change_with_how_an_anchor_is_left_out() -> None:
+    anchor, positive = points(6, 3), points(6, 3, seed=1)
+    names = torch.arange(6)
+    plain = losses.align_uniform(anchor, positive, similarity=Dot())
+    for those in (0, (names, names)):
+        assert torch.allclose(losses.align_uniform(anchor, positive, anchor, similarity=Dot(), names=those), plain)
+
+
+@pytest.mark.parametrize(("p", "scale"), [(3.0, 1e-3), (3.0, 30.0), (8.0, 1e-2), (8.0, 30.0), (30.0, 1.0)])
+def test_gradients_of_distances_of_high_powers_are_finite(p: float, scale: float) -> None:
+    anchor, positive = (scale * points(2, 8, 3, dtype=torch.float32)).unbind()
+    anchor.requires_grad_()
+    losses.info_nce(anchor, positive, similarity=Distance(p, power=False)).backward()
+    assert anchor.grad is not None
+    assert anchor.grad.isfinite().all()
+    assert anchor.grad.abs().max() <= 2
+
+
+def test_no_pair_among_points_is_no_alignment() -> None:
+    found = losses.info_nce_among(points(2, 3), torch.empty(0, 2, dtype=torch.int64), similarity=Dot())
+    assert found.isfinite()
 
 
 def test_pairs_by_rejection_follow_the_conditional() -> None:

@@ -101,6 +101,22 @@ def test_an_interval_covers_the_truth(name: str) -> None:
     assert inside >= 50
 
 
+def test_an_interval_is_of_a_metric_that_there_is() -> None:
+    z, found = fixed(100, 0)
+    with pytest.raises(Impossible, match="choose from r2, mcc, spearman"):
+        metrics.score(lambda a, b: metrics.mcc(a, b), z, found, seed=0)
+    with pytest.raises(Impossible, match="resamples 0"):
+        metrics.score(metrics.mcc, z, found, seed=0, resamples=0)
+
+
+def test_an_interval_does_not_change_with_an_offset() -> None:
+    z, found = fixed(400, 0)
+    plain, far = (metrics.score(metrics.r2, z + offset, found, seed=0) for offset in (0, 1e6))
+    assert (far.low, far.high) == pytest.approx((plain.low, plain.high), abs=1e-4)
+    constant = metrics.score(metrics.r2, np.full((100, 1), 0.1), found[:100], seed=0)
+    assert (constant.value, constant.low, constant.high) == (0, 0, 0)
+
+
 def fixed(n: int, seed: int) -> tuple[Float64s, Float64s]:
     rng = np.random.default_rng(seed)
     z = rng.normal(size=(n, 3))

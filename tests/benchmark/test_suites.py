@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
+import time
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,6 +19,7 @@ from ident.benchmark.suites.curriculum import Curriculum
 from ident.benchmark.suites.rows import KINDS, Run, load_suite, load_tier, runs_of, select
 from ident.benchmark.suites.synthetic import Synthetic
 from ident.benchmark.train import Training
+from ident.render import cluster
 from ident.render.errors import Failed, Impossible
 
 QUICK = replace(
@@ -32,8 +36,9 @@ def run_of(suite: str, number: int, kind: str = "unsupervised", seed: int = 0) -
 
 def test_the_tables_are_those_of_the_papers() -> None:
     one, two = load_suite("table1"), load_suite("table2")
-    assert (len(one.rows), one.metric, len(two.rows), two.metric) == (12, "r2", 10, "mcc")
-    assert [row.number for row in one.rows] == list(range(1, 13))
+    assert (len(one.rows), one.metric, len(two.rows), two.metric) == (14, "r2", 10, "mcc")
+    assert [row.number for row in one.rows] == list(range(1, 15))
+    assert [row.number for row in one.rows if row.itself] == [13, 14]  # rows 11 and 12 as the authors' code has them
     assert one.rows[0].paper["unsupervised"] == [99.42, 0.05]
     assert one.rows[10].paper == {"identity": [62.49, 1.65], "supervised": [99.65, 0.04], "unsupervised": [98.13, 0.14]}
     assert two.rows[7].paper["unsupervised"] == [58.26, 3.00]
@@ -65,12 +70,13 @@ def test_every_row_of_every_suite_trains(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("suite", "wanted", "numbers"),
     [
-        ("table1", {}, list(range(1, 13))),
+        ("table1", {}, list(range(1, 15))),
         ("table2", {"model_space": "box"}, [1, 2, 3, 4, 5]),
         ("table1", {"latent_space": "box"}, [5, 6, 7, 8]),
         ("table1", {"latent_space": "box(10,0,1)", "conditional": "laplace"}, [6, 7]),
         ("table1", {"conditional": "vmf(kappa=10)"}, [2]),
-        ("table1", {"marginal": "Laplace"}, [11]),
+        ("table1", {"marginal": "Laplace"}, [11, 13]),
+        ("table1", {"conditional": "normal(sigma=.050)", "latent_space": "box(10, 0.0, 1)"}, [5, 8]),
         ("table2", {"model": "gennorm(3)"}, [2, 7, 10]),
     ],
 )
@@ -83,12 +89,14 @@ def test_a_filter_that_matches_nothing_lists_the_rows() -> None:
         select(load_suite("table2"), {"model_space": "sphere"}, (3,))
     assert "table2 has no row with model-space sphere, row 3" in str(error.value)
     assert "10: box(10, 0, 1), uniform, normal(0.05) -> unbounded, gennorm(3)" in str(error.value)
+    with pytest.raises(Impossible, match="row 3, row 99"):
+        select(load_suite("table2"), {}, (3, 99))
 
 
 def test_rows_share_what_does_not_depend_on_them() -> None:
     suite = load_suite("table1")
     names = [run.name for run in runs_of(suite, suite.rows, KINDS, 2, QUICK)]
-    assert len(names) == len(set(names)) == 2 * (5 + 5 + 12)
+    assert len(names) == len(set(names)) == 2 * (5 + 5 + 14)
     names = [run.name for run in runs_of(suite, suite.rows[1:3], KINDS, 1, QUICK)]
     assert names == [
         "row01-identity-seed0", "row01-supervised-seed0", "row02-unsupervised-seed0", "row03-unsupervised-seed0",
@@ -185,9 +193,110 @@ def test_a_result_is_found_again_and_another_is_refused(tmp_path: Path) -> None:
     path.write_text(path.read_text().replace('"format": 1', '"format": 7'))
     with pytest.raises(Impossible, match="of format 7, this version of ident reads 1"):
         bench.result_of(run, tmp_path)
-    path.write_text("{")
+    path.unlink()
+    path.mkdir()
     with pytest.raises(Failed, match="is damaged"):
         bench.result_of(run, tmp_path)
+    bench.forget([run], tmp_path)
+    assert bench.result_of(run, tmp_path) is None
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda text: text[:-9],
+        lambda _: "[" * 100_000,
+        lambda _: "3",
+        lambda text: text.replace('"scores"', '"score"'),
+        lambda text: text.replace('"spearman"', '"pearson"'),
+        lambda text: text.replace('"value": 0', '"value": "0"', 1),
+        lambda text: re.sub(r'"value": [\d.]+', '"value": NaN', text, count=1),
+        lambda text: text.replace('"chance"', '"change"', 1),
+        lambda text: re.sub(r'"per_latent": \[', '"per_latent": [0.5, ', text, count=1),
+        lambda text: text.replace('"learned": []', '"learned": 3'),
+        lambda text: text.replace('"learned": []', '"learned": [1.0]'),
+        lambda text: re.sub(r'"history": \[', '"history": [{}, ', text),
+        lambda text: text.replace('"format": 1', '"format": true'),
+    ],
+)
+def test_hostile_results(tmp_path: Path, damage: Callable[[str], str]) -> None:
+    run, suite = run_of("table1", 3, "identity"), load_suite("table1")
+    bench.perform(run, tmp_path, "cpu", lambda *_: None)
+    path = tmp_path / run.name / bench.RESULT
+    before = path.read_text()
+    path.write_text(damage(before))
+    assert path.read_text() != before
+    with pytest.raises((Failed, Impossible), match=r"is damaged|is of format True"):
+        bench.result_of(run, tmp_path)
+    assert bench.results_of(suite, QUICK, tmp_path) == {}
+
+
+def test_an_anchor_may_be_its_own_negative() -> None:
+    task = Synthetic(run_of("table1", 14), "cpu")
+    batch = task.batch(0)
+    anchors, positives = task.encode_all(batch["parts"])[:, 0]
+    own, others = -((anchors - positives) ** 2).sum(1), -(torch.cdist(anchors, anchors) ** 2)
+    expected = (torch.logsumexp(torch.cat([own[:, None], others], 1), 1) - own).mean()
+    assert torch.allclose(task.loss(batch), expected, rtol=1e-4)
+    assert not Synthetic(run_of("table1", 12), "cpu").run.row.itself
+
+
+TIER = {"supervised": asdict(QUICK.supervised), "unsupervised": asdict(QUICK.unsupervised), "samples": 64}
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"samples": "x"}, "samples 'x': give a whole number from 8 on"),
+        ({"samples": True}, "samples True"),
+        ({"samples": 7}, "samples 7"),
+        ({"whiten": "no"}, "whiten 'no': give true or false"),
+        ({"wighten": True}, "nobody knows wighten; there are"),
+        ({"name": "other"}, "nobody knows name"),
+        ({"supervised": 3}, "supervised 3: give a table"),
+        ({"curriculum": {"part": 3}}, "curriculum: nobody knows part"),
+        ({"curriculum": {"parts": True}}, "curriculum: parts True"),
+        ({"curriculum": {"parts": 9}}, "parts 9 of a batch_size of 16: each needs two"),
+        ({"curriculum": {"side": 1e300}}, "side 1e\\+300"),
+        ({"unsupervised": {"steps": 3}}, "unsupervised: lacks batch_size, learning_rate"),
+        ({"unsupervised": {**TIER["unsupervised"], "steps": True}}, "unsupervised: steps True"),  # type: ignore[dict-item]
+        ({"unsupervised": {**TIER["unsupervised"], "batch_size": 1}}, "batch_size 1: give a whole number from 2 on"),  # type: ignore[dict-item]
+        ({"unsupervised": {**TIER["unsupervised"], "learning_rate": "1e-3"}}, "learning_rate '1e-3'"),  # type: ignore[dict-item]
+    ],
+)
+def test_hostile_tiers(changes: dict[str, Any], says: str) -> None:
+    assert rows.tier_of("mine", dict(TIER)).samples == 64
+    with pytest.raises(Impossible, match=says):
+        rows.tier_of("mine", {**TIER, **changes})
+
+
+def test_files_that_are_no_tiers(tmp_path: Path) -> None:
+    for name, content, says in (
+        ("a.toml", b"samples = ", "is no tier"),
+        ("b.toml", b"\xff\xfe", "is no tier"),
+        ("c.toml", b"x = " + b"[" * 100_000, "is no tier"),
+        ("laptop.toml", b"", "give it another name"),
+        ("...toml", b"", "give it another name"),
+    ):
+        (tmp_path / name).write_bytes(content)
+        with pytest.raises(Impossible, match=says):
+            load_tier(str(tmp_path / name))
+    with pytest.raises(Impossible, match=r"none.toml: No such file"):
+        load_tier(str(tmp_path / "none.toml"))
+    (tmp_path / "d.toml").mkdir()
+    with pytest.raises(Impossible, match=r"d.toml: Is a directory"):
+        load_tier(str(tmp_path / "d.toml"))
+
+
+def test_a_task_of_ray_waits_for_nobody_who_listens(tmp_path: Path) -> None:
+    class Busy:
+        def put_nowait(self, item: object) -> None:  # noqa: ARG002
+            time.sleep(3600)
+
+    with cluster.cluster(None, cores=1, gpus=0) as ray:
+        listener = SimpleNamespace(actor=ray.remote(num_cpus=0)(Busy).remote())
+        result = bench.task(run_of("table1", 3), tmp_path, "cpu", listener)
+    assert len(result["history"]) == 2
 
 
 @pytest.mark.parametrize(
@@ -198,6 +307,9 @@ def test_a_result_is_found_again_and_another_is_refused(tmp_path: Path) -> None:
         (lambda: rows.row_of(1, row(modle="x")), "row 1: nobody knows modle"),
         (lambda: rows.row_of(1, row(model="gauss")), "'gauss'"),
         (lambda: rows.row_of(1, row(conditional="laplace(-1)")), "scale is -1"),
+        (lambda: rows.row_of(1, row(hard="vmf(3)")), "'vmf\\(3\\)' and hard_count 0: give both"),
+        (lambda: rows.row_of(1, row() | {"kinds": ["guessed"]}), "guessed"),  # type: ignore[arg-type,dict-item]
+        (lambda: Curriculum(lasts=0), "lasts 0: give a share"),
         (lambda: rows.row_of(1, row(model_space="torus")), "'torus': choose from sphere, box, unbounded"),
         (lambda: rows.row_of(1, row(loss="triplet")), "'triplet'"),
         (lambda: Curriculum(region=0.0), "region 0.0: give a share"),

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import os
 import pickle
 import signal
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from hashlib import sha256
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from ident.benchmark import train as training_loop
-from ident.benchmark.train import Batch, Progress, Training, seeded, train
+from ident.benchmark.train import DIGEST, Batch, Progress, Training, seeded, train
 from ident.render.errors import Failed, Impossible
 
 TRAINING = Training(steps=120, batch_size=8, learning_rate=1e-2, optimizer="muon", warm_up=10, constant=0.5, looks=6)
@@ -89,8 +92,40 @@ def test_what_is_not_finite_stops_it_and_the_last_good_checkpoint_stays(tmp_path
     alone = Line()
     train(alone, TRAINING, tmp_path / "d.pt", "a", quiet)
     assert all(torch.equal(a, b) for a, b in zip(weights(alone), weights(again), strict=True))
-    with pytest.raises(Failed, match="nan at step 3; none was written"):
+    with pytest.raises(Failed, match="nan at step 3; no checkpoint was written yet"):
         train(Line(wrong_at=2), TRAINING, tmp_path / "e.pt", "a", quiet)
+
+
+class Broken(Line):
+    """Whose loss is finite at a step, and its gradient is not."""
+
+    def __init__(self, broken_at: int) -> None:
+        super().__init__()
+        self.broken_at = broken_at
+
+    def loss(self, batch: Batch) -> Tensor:
+        error = super().loss(batch)
+        if int(batch["number"]) == self.broken_at:
+            error = error + (0 * self.model(batch["x"]).sum()).sqrt()  # 0, of infinite slope
+        return error
+
+    def look(self) -> dict[str, float]:
+        scores = super().look()
+        if not math.isfinite(scores["score"]):
+            raise Impossible("latents or recovered ones are not finite")
+        return scores
+
+
+def test_weights_that_are_not_finite_are_never_a_checkpoint(tmp_path: Path) -> None:
+    path = tmp_path / "c.pt"
+    with pytest.raises(Failed, match="a weight is not finite at step 50; no checkpoint was written yet"):
+        train(Broken(49), replace(TRAINING, looks=1), path, "a", quiet, seconds_between=0)
+    with pytest.raises(Failed, match="at step 60: latents or recovered ones are not finite; the last good"):
+        train(Broken(59), TRAINING, path, "a", quiet, seconds_between=0)
+    again, alone = Line(), Line()
+    assert train(again, TRAINING, path, "a", quiet).history[1]["step"] == 40  # it went on, and to the same end
+    train(alone, TRAINING, tmp_path / "e.pt", "a", quiet)
+    assert all(torch.equal(a, b) for a, b in zip(weights(alone), weights(again), strict=True))
 
 
 def saved(path: Path) -> Path:
@@ -106,8 +141,19 @@ class Evil:
 
 
 def rewritten(path: Path, **changes: Any) -> bytes:
-    torch.save(torch.load(path) | changes, path)
-    return path.read_bytes()
+    content = BytesIO()
+    torch.save(torch.load(BytesIO(path.read_bytes()[DIGEST:])) | changes, content)
+    return signed(content.getvalue())
+
+
+def signed(content: bytes) -> bytes:
+    return sha256(content).digest() + content
+
+
+def flipped(path: Path) -> bytes:
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    return bytes(content)
 
 
 @pytest.mark.parametrize(
@@ -117,11 +163,18 @@ def rewritten(path: Path, **changes: Any) -> bytes:
         (lambda path: b"", Failed, "is damaged"),  # noqa: ARG005
         (lambda path: b"hello", Failed, "is damaged"),  # noqa: ARG005
         (lambda path: pickle.dumps(Evil()), Failed, "is damaged"),  # noqa: ARG005
+        (lambda path: signed(pickle.dumps(Evil())), Failed, "is damaged"),  # noqa: ARG005
+        (lambda path: signed(b"ustar" * 200), Failed, "is damaged"),  # noqa: ARG005
+        (flipped, Failed, "is damaged"),
         (lambda path: rewritten(path, format=9), Impossible, "of format 9, this version of ident reads 1"),
         (lambda path: rewritten(path, recipe="b"), Impossible, "belongs to another run, of b"),
         (lambda path: rewritten(path, model={}), Failed, "does not fit"),
         (lambda path: rewritten(path, optimizers=[]), Failed, "does not fit"),
+        (lambda path: rewritten(path, optimizers=[3, 3]), Failed, "does not fit"),
         (lambda path: rewritten(path, progress={"place": 3}), Failed, "does not fit"),
+        (lambda path: rewritten(path, progress={"step": -5}), Failed, "does not fit"),
+        (lambda path: rewritten(path, progress={"step": 3.5}), Failed, "does not fit"),
+        (lambda path: rewritten(path, progress={"step": 3, "history": 3}), Failed, "does not fit"),
     ],
 )
 def test_hostile_checkpoints(

@@ -6,6 +6,7 @@ import json
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -78,8 +79,10 @@ def test_killed_and_typed_again_it_goes_on_to_the_same_end(ident: Run, tmp_path:
         text=True,
     )
     assert child.stderr is not None
-    while "loss" not in child.stderr.readline():
+    while not place.exists():
         assert child.poll() is None
+        time.sleep(0.01)
+    time.sleep(1)
     busy = ident(*arguments, "--out", "out")
     assert busy.returncode == 2
     assert "somebody works there" in busy.stderr
@@ -123,6 +126,7 @@ def test_a_tier_of_its_own_by_ray_with_curves(ident: Run, tmp_path: Path) -> Non
         (["--suite", "table2", "--tier", "none.toml"], "none.toml: No such file"),
         (["--suite", "table9"], "'table9' is not one of"),
         (["--suite", "table2", "--device", "cuda"], "device 'cuda': there are cpu"),
+        (["--suite", "aninfonce", "--kind", "supervised"], "--kind supervised: these rows have unsupervised"),
         (["--suite", "table2", "--seeds", "0"], "0 is not in the range"),
         (["--suite", "table2", "--parallel", "--ray-address", "localhost:1"], "nobody answers there"),
         (["--suite", "table2", "--out", "/proc/x"], "cannot be made"),
