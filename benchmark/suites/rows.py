@@ -161,7 +161,7 @@ class Run:
             return Curriculum()
         space = spaces.parse(self.row.latent_space, self.row.dim)
         alike = isinstance(space, spaces.Box) and self.row.marginal == "uniform"
-        whole = {} if alike else {"region": 1.0, "parts": 1}
+        whole: dict[str, Any] = {} if alike else {"region": 1.0, "parts": 1}
         return replace(self.tier.curriculum, **whole, **otherwise(self.row, self.tier.name, "curriculum"))
 
     @property
@@ -224,15 +224,15 @@ def load_tier(name: str) -> Tier:
 
 def tier_of(name: str, content: dict[str, Any]) -> Tier:
     """A tier as it stands in a file."""
-    made: dict[str, Any] = {}
+    if "name" in content:
+        raise Impossible("tier: nobody knows name; it is that of the file")
+    made: dict[str, Any] = {"name": name}
     for key, of in {"supervised": Training, "unsupervised": Training, "curriculum": Curriculum}.items():
         given = content.get(key, {} if key == "curriculum" else None)
         if not isinstance(given, dict):
             raise Impossible(f"{key} {given!r}: give a table, as in tiers.toml beside the suites")
         made[key] = checked(key, of, given)
-    return cast(
-        Tier, checked("tier", Tier, {"name": name} | {key: content[key] for key in content if key != "name"} | made)
-    )
+    return cast(Tier, checked("tier", Tier, {**content, **made}))
 
 
 def checked(key: str, of: type, given: dict[str, Any]) -> object:

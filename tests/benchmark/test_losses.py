@@ -218,6 +218,9 @@ def test_the_order_of_pairs_and_the_size_of_blocks_do_not_matter(monkeypatch: py
         monkeypatch.undo()
 
 
+PAIR = points(4, 2)
+
+
 @pytest.mark.parametrize(
     ("call", "says"),
     [
@@ -229,12 +232,12 @@ def test_the_order_of_pairs_and_the_size_of_blocks_do_not_matter(monkeypatch: py
         (lambda: Distance(0.5), "p is 0.5"),
         (lambda: losses.parse("gauss"), "'gauss'"),
         (lambda: losses.parse("vmf * normal"), "give one"),
-        (lambda: losses.info_nce(*points(2, 4, 2), points(3, 5), similarity=Dot()), r"negatives \(3, 5\)"),
-        (lambda: losses.decoupled(*points(2, 4, 2), points(0, 2), similarity=Dot()), r"negatives \(0, 2\)"),
-        (lambda: losses.align_uniform(*points(2, 4, 2), points(0, 2), similarity=Dot()), r"negatives \(0, 2\)"),
-        (lambda: losses.info_nce(*points(2, 4, 2), points(6, 2), similarity=Dot(), names=3), "names 3: 4 anchors"),
-        (lambda: losses.info_nce(*points(2, 4, 2), hard=points(4, 2), similarity=Dot()), r"hard negatives \(4, 2\)"),
-        (lambda: losses.info_nce(*points(2, 4, 2), hard=points(1, 3, 2), similarity=Dot()), r"\(1, 3, 2\) of 4"),
+        (lambda: losses.info_nce(PAIR, PAIR, points(3, 5), similarity=Dot()), r"negatives \(3, 5\)"),
+        (lambda: losses.decoupled(PAIR, PAIR, points(0, 2), similarity=Dot()), r"negatives \(0, 2\)"),
+        (lambda: losses.align_uniform(PAIR, PAIR, points(0, 2), similarity=Dot()), r"negatives \(0, 2\)"),
+        (lambda: losses.info_nce(PAIR, PAIR, points(6, 2), similarity=Dot(), names=3), "names 3: 4 anchors"),
+        (lambda: losses.info_nce(PAIR, PAIR, hard=points(4, 2), similarity=Dot()), r"hard negatives \(4, 2\)"),
+        (lambda: losses.info_nce(PAIR, PAIR, hard=points(1, 3, 2), similarity=Dot()), r"\(1, 3, 2\) of 4"),
         (lambda: AnInfoNCE(3, -1.0), "precision -1"),
         (lambda: ForMetricLearning(InfoNCE(Dot()))(points(2, 2), torch.tensor([0, 0]), ref_emb=points(2, 2)), "both"),
         (lambda: ForMetricLearning(InfoNCE(Dot()))(points(2, 2), torch.tensor([0, 0]), indices_tuple=(1,)), "miners"),
