@@ -88,11 +88,9 @@ class Distance(Similarity):
         return torch.where(there, -torch.where(there, -s, 1.0).pow(1 / self.p), 0.0)
 
     def all(self, a: Tensor, b: Tensor) -> Tensor:
-        """One matrix product for p = 2; else latent by latent."""
+        """One matrix product for p = 2, of -|a - b|^2; else latent by latent."""
         if self.p == 2:
-            # -|a - b|^2 as one product; around the middle, so that little is lost to rounding.
-            middle = b.mean(0)
-            a, b = a - middle, b - middle
+            a, b = around_middle(a, b)
             left = torch.cat([2 * a, -(a**2).sum(-1, keepdim=True), -torch.ones_like(a[:, :1])], -1)
             s = left @ torch.cat([b, torch.ones_like(b[:, :1]), (b**2).sum(-1, keepdim=True)], -1).T
         else:
@@ -108,6 +106,7 @@ class Distance(Similarity):
         rooted = not self.power and self.p != 1
         if self.p == 2:
             w = torch.where(s < 0, w / torch.where(s < 0, -2 * s, 1.0), 0.0) if rooted else w
+            a, b = around_middle(a, b)
             sums = w @ torch.cat([b, torch.ones_like(b[:, :1])], -1)
             scaled = w.T @ torch.cat([scale * a, scale], -1)
             return 2 * scale * (sums[:, :-1] - sums[:, -1:] * a), 2 * (scaled[:, :-1] - scaled[:, -1:] * b)
@@ -122,6 +121,12 @@ class Distance(Similarity):
             grad_a[:, k] = -factor * scale[:, 0] * torch.mv(slope, ones)
             grad_b[:, k] = factor * torch.mv(slope.T, scale[:, 0])
         return grad_a, grad_b
+
+
+def around_middle(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+    """Both around the mean of the second: differences stay, and products lose little of them to rounding."""
+    middle = b.mean(0)
+    return a - middle, b - middle
 
 
 def absolute_power(x: Tensor, p: float, out: Tensor) -> Tensor:

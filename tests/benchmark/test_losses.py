@@ -332,6 +332,18 @@ def test_gradients_of_distances_of_high_powers_are_finite(p: float, scale: float
     assert anchor.grad.abs().max() <= 2
 
 
+@pytest.mark.parametrize("similarity", [Distance(1.0), Distance(2.0), Distance(3.0), Distance(2.0, power=False)])
+def test_gradients_of_close_points_are_not_lost_to_rounding(similarity: Similarity) -> None:
+    near = 0.5 + 5e-5 * torch.rand(2, 512, 4, generator=torch.Generator().manual_seed(0))
+    found = []
+    for pair in (near, near.double()):
+        leaves = pair.clone().requires_grad_()
+        losses.info_nce(leaves[0], leaves[1], similarity=similarity).backward()
+        assert leaves.grad is not None
+        found.append(leaves.grad)
+    assert (found[0] - found[1]).abs().max() < 1e-4 * found[1].abs().max()
+
+
 def test_no_pair_among_points_is_no_alignment() -> None:
     found = losses.info_nce_among(points(2, 3), torch.empty(0, 2, dtype=torch.int64), similarity=Dot())
     assert found.isfinite()
