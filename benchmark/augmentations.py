@@ -1,0 +1,142 @@
+"""SimCLR's augmentations of whole batches on their device, each image by draws of its own (papers/3, A.3).
+
+Equal in distribution to torchvision's RandomResizedCrop, ColorJitter and RandomGrayscale, one image at a time.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+TRIES = 10
+"""Crops that are tried before the largest one in the middle is taken."""
+GREY = (0.2989, 0.587, 0.114)
+
+
+@dataclass(frozen=True)
+class Augmentations:
+    """How strong they are. Crops are shares of the area, and bring images back to their size."""
+
+    area: tuple[float, float] = (0.08, 1.0)
+    aspect: tuple[float, float] = (3 / 4, 4 / 3)
+    brightness: float = 0.8
+    contrast: float = 0.8
+    saturation: float = 0.8
+    hue: float = 0.2
+    jitter: float = 0.8
+    """The share of images whose colours are changed."""
+    grey: float = 0.2
+    """The share of images that lose their colours."""
+
+    def draw(self, images: Tensor, *, generator: torch.Generator) -> Tensor:
+        """Augmented images (n, 3, H, W), of images (n, 3, H, W) from 0 to 1."""
+        n, _, height, width = images.shape
+        images = cropped(images, crops(n, height, width, self.area, self.aspect, generator))
+        images = self.jittered(images, generator)
+        keep = rand(n, generator) >= self.grey
+        return torch.where(keep[:, None, None, None], images, greyed(images))
+
+    def jittered(self, images: Tensor, generator: torch.Generator) -> Tensor:
+        """With colours changed in four ways, in an order of its own for each image."""
+        n = len(images)
+        spreads = (self.brightness, self.contrast, self.saturation)
+        factors = [uniform(n, max(0.0, 1 - spread), 1 + spread, generator) for spread in spreads]
+        factors.append(uniform(n, -self.hue, self.hue, generator))
+        orders = rand(4 * n, generator).reshape(n, 4).argsort(1)
+        orders[rand(n, generator) >= self.jitter] = -1
+        images = images.clone()
+        for place in orders.T:
+            for kind, change in enumerate((brightened, contrasted, saturated, hue_shifted)):
+                which = (place == kind).nonzero()[:, 0]
+                images[which] = change(images[which], factors[kind][which, None, None, None])
+        return images
+
+
+def crops(
+    n: int,
+    height: int,
+    width: int,
+    area: tuple[float, float],
+    aspect: tuple[float, float],
+    generator: torch.Generator,
+) -> Tensor:
+    """Crops (n, 4): top, left, height, width; of a uniform area and a log-uniform aspect, if they fit in."""
+    areas = height * width * uniform(TRIES * n, *area, generator).reshape(TRIES, n)
+    aspects = uniform(TRIES * n, math.log(aspect[0]), math.log(aspect[1]), generator).exp().reshape(TRIES, n)
+    wide, high = (areas * aspects).sqrt().round(), (areas / aspects).sqrt().round()
+    fits = (wide > 0) & (wide <= width) & (high > 0) & (high <= height)
+    first = fits.int().argmax(0, keepdim=True)
+    w, h = wide.gather(0, first)[0], high.gather(0, first)[0]
+    none = ~fits.any(0)
+    ratio = min(max(width / height, aspect[0]), aspect[1])
+    w[none], h[none] = min(width, round(height * ratio)), min(height, round(width / ratio))
+    free = torch.stack([height - h, width - w], 1)
+    corner = torch.floor(rand(2 * n, generator).reshape(n, 2) * (free + 1))
+    corner[none] = torch.floor(free[none] / 2)
+    return torch.cat([corner, h[:, None], w[:, None]], 1)
+
+
+def cropped(images: Tensor, crops: Tensor) -> Tensor:
+    """Crops (n, 4) of images (n, 3, H, W), each brought back to H x W by bilinear interpolation."""
+    grids = []
+    for size, start, length in zip(images.shape[-2:], crops.T[:2], crops.T[2:], strict=True):
+        middle = (torch.arange(size, device=images.device) + 0.5) * (length[:, None] / size) - 0.5
+        at = start[:, None] + middle.clamp_min(0).minimum(length[:, None] - 1)
+        grids.append((2 * at + 1) / size - 1)
+    down, along = grids
+    whole = (len(images), *images.shape[-2:])
+    grid = torch.stack([along[:, None, :].expand(whole), down[:, :, None].expand(whole)], -1)
+    return nn.functional.grid_sample(images, grid.to(images.dtype), padding_mode="border", align_corners=False)
+
+
+def brightened(images: Tensor, factor: Tensor) -> Tensor:
+    """As bright as the factor says."""
+    return (images * factor).clamp(0, 1)
+
+
+def contrasted(images: Tensor, factor: Tensor) -> Tensor:
+    """The contrast against the mean grey of each image."""
+    return mixed(images, greyed(images).mean((1, 2, 3), keepdim=True), factor)
+
+
+def saturated(images: Tensor, factor: Tensor) -> Tensor:
+    """The contrast against the grey of each pixel."""
+    return mixed(images, greyed(images), factor)
+
+
+def mixed(images: Tensor, others: Tensor, factor: Tensor) -> Tensor:
+    """So much of the one, the rest of the other."""
+    return (factor * images + (1 - factor) * others).clamp(0, 1)
+
+
+def greyed(images: Tensor) -> Tensor:
+    """Without colour."""
+    weights = images.new_tensor(GREY)[:, None, None]
+    return (images * weights).sum(1, keepdim=True).expand_as(images)
+
+
+def hue_shifted(images: Tensor, shift: Tensor) -> Tensor:
+    """With the hue turned by shares of the circle; brightness (the largest channel) and saturation stay."""
+    highest, lowest = images.amax(1), images.amin(1)
+    chroma = highest - lowest
+    red, green, blue = images.unbind(1)
+    safe = torch.where(chroma > 0, chroma, 1.0)
+    sixths = torch.where(highest == green, 2 + (blue - red) / safe, 4 + (red - green) / safe)
+    sixths = torch.where(highest == red, (green - blue) / safe, sixths)
+    turned = sixths + 6 * shift[:, 0]
+    # A channel falls to the lowest and rises again within four sixths of the circle.
+    since = [(offset + turned) % 6 for offset in (5, 3, 1)]
+    return torch.stack([highest - chroma * torch.minimum(k, 4 - k).clamp(0, 1) for k in since], 1)
+
+
+def rand(n: int, generator: torch.Generator) -> Tensor:
+    """Uniform in [0, 1), on the generator's device."""
+    return torch.rand(n, generator=generator, device=generator.device)
+
+
+def uniform(n: int, low: float, high: float, generator: torch.Generator) -> Tensor:
+    """Uniform in [low, high)."""
+    return low + (high - low) * rand(n, generator)
