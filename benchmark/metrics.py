@@ -143,10 +143,8 @@ def resampled(
     """The metric (resamples,) of samples drawn with replacement, by what is fixed once: the map, or the permutation."""
     if metric is r2:
         half = len(true) // 2
-        y, error = (
-            true[half:] - true[half:].mean(0),
-            true[half:] - affine(recovered[:half], true[:half], recovered[half:]),
-        )
+        y = true[half:] - true[half:].mean(0)
+        error = true[half:] - affine(recovered[:half], true[:half], recovered[half:])
         counts = rng.multinomial(len(y), np.full(len(y), 1 / len(y)), resamples) / len(y)
         variance = counts @ y**2 - (counts @ y) ** 2
         there = varies(true[half:]) & (variance > 0)
