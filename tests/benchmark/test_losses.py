@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import math
 from collections.abc import Callable
 from pathlib import Path
@@ -279,6 +280,13 @@ def test_as_cebra_calls_it_and_with_its_values() -> None:
 def one_of_two(rank: int, folder: str) -> None:
     """A process that has half the batch, and writes the gradients that it finds."""
     dist.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=2)
+    gradients_of_half(rank, folder)
+    gc.collect()  # threads of gloo that outlive their work, or the process, abort it
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+def gradients_of_half(rank: int, folder: str) -> None:
     anchor, positive, model = whole_batch()
     wrapped = nn.parallel.DistributedDataParallel(model)
     half = slice(8 * rank, 8 * rank + 8)
@@ -292,7 +300,6 @@ def one_of_two(rank: int, folder: str) -> None:
     assert other.grad is not None
     assert other.grad.tolist() == [[rank + 1.0]] * 2  # what is gathered takes nothing from what is not
     torch.save([parameter.grad for parameter in model.parameters()], f"{folder}/{rank}.pt")
-    dist.destroy_process_group()
 
 
 def whole_batch() -> tuple[Tensor, Tensor, nn.Module]:
