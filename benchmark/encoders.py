@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
+
+from ident.benchmark import plugins
 
 HIDDEN = (10, 50, 50, 50, 50, 10)  # times the latents (Zimmermann et al., 2021, A.3)
 SLOPE = 0.01
@@ -80,6 +83,22 @@ class Whitening(nn.Module):
             return (x.float() - self.mean) @ self.matrix
 
 
+class Pixels(nn.Module):
+    """Takes images (n, 3, H, W) of 0 to 255 to mean zero and variance one of each channel, by those of a dataset."""
+
+    mean: Tensor
+    sd: Tensor
+
+    def __init__(self, mean: Sequence[float], sd: Sequence[float]) -> None:
+        super().__init__()
+        for name, values in (("mean", mean), ("sd", sd)):
+            self.register_buffer(name, 255 * torch.tensor(values, dtype=torch.float32)[:, None, None])
+
+    def forward(self, images: Tensor) -> Tensor:
+        """The same, channels last, as convolutions are fastest."""
+        return ((images.float() - self.mean) / self.sd).contiguous(memory_format=torch.channels_last)
+
+
 def hold(module: nn.Module, name: str, value: Tensor, learnable: bool) -> None:
     """A value as a parameter, or as a buffer: both move with the module and are saved with it."""
     if learnable:
@@ -96,9 +115,27 @@ OUTPUTS: dict[str, Callable[[int, float], nn.Module]] = {
 """By the name of the model's space, of so many latents; the side is that of a box at the start."""
 
 
-def encoder(dim: int, space: str, side: float = 1.0) -> nn.Sequential:
-    """The encoder of the synthetic suite."""
-    return nn.Sequential(mlp(dim), OUTPUTS[space](dim, side))
+def resnet(name: str, dim: int) -> nn.Sequential:
+    """A ResNet of torchvision and a hidden layer, from images (n, 3, H, W) to (n, dim) (Zimmermann et al., A.3)."""
+    from torchvision import models  # here: it takes a second, and mixed latents need none
+
+    hidden = 10 * dim
+    return nn.Sequential(models.get_model(name, num_classes=hidden), nn.LeakyReLU(SLOPE), nn.Linear(hidden, dim))
+
+
+ENCODERS: dict[str, Callable[[int], nn.Module]] = {
+    "mlp": mlp,
+    "resnet18": partial(resnet, "resnet18"),
+    "resnet50": partial(resnet, "resnet50"),
+    "resnet101": partial(resnet, "resnet101"),
+}
+"""By name, for so many latents."""
+
+
+def encoder(dim: int, space: str, side: float = 1.0, network: str = "mlp") -> nn.Sequential:
+    """A network, of ours or of the user's, and the space that its output is brought to."""
+    made = plugins.load(network) if plugins.is_one(network) else ENCODERS[network]
+    return nn.Sequential(made(dim), OUTPUTS[space](dim, side))
 
 
 def whitened(encoder: nn.Sequential, x: Tensor) -> nn.Sequential:

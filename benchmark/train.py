@@ -18,6 +18,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
+from ident.benchmark import processes
 from ident.render.cluster import later
 from ident.render.errors import Failed, Impossible
 from ident.render.storage import whole
@@ -121,6 +122,8 @@ def train(
     """
     optimizers = optimizers_of(task.model, training)
     device = next(task.model.parameters()).device
+    first = processes.rank() == 0  # which alone looks, tells and saves
+    loss_of = processes.together(Loss(task))
     progress = load(checkpoint, recipe, task.model, optimizers) if checkpoint.exists() else Progress()
     every = max(1, training.steps // training.looks)
     losses, saved = list[Tensor](), time.monotonic()
@@ -133,27 +136,53 @@ def train(
                 for optimizer, highest in optimizers:
                     for group in optimizer.param_groups:
                         group["lr"] = highest * training.rate(progress.step)
-                losses.append(step(task, next(batches), optimizers, device, training.precision))
+                batch = following(batches, checkpoint)
+                losses.append(step(loss_of, batch, optimizers, device, training.precision))
                 progress.step += 1
                 progress.seconds = time.monotonic() - began
                 looking = progress.step % every == 0 or progress.step == training.steps
                 if looking or len(losses) == REPORT:
                     latest["loss"] = checked(losses, progress.step, checkpoint)
                     losses.clear()
-                if looking:
+                if looking and first:
                     latest |= seen(task, progress.step, checkpoint)
                     progress.history.append({**latest, "step": progress.step})
-                if not losses:
+                if not losses and first:
                     tell(progress.step, latest)
-                if not losses and (time.monotonic() - saved > seconds_between or progress.step == training.steps):
-                    save(checkpoint, recipe, task.model, optimizers, progress)
-                    saved = time.monotonic()
-    except KeyboardInterrupt:
+                    if time.monotonic() - saved > seconds_between or progress.step == training.steps:
+                        save(checkpoint, recipe, task.model, optimizers, progress)
+                        saved = time.monotonic()
+    except (KeyboardInterrupt, Lost):
         if losses:
             checked(losses, progress.step, checkpoint)
-        save(checkpoint, recipe, task.model, optimizers, progress)
+        if first:
+            save(checkpoint, recipe, task.model, optimizers, progress)
         raise
     return progress
+
+
+class Lost(Failed):
+    """A batch could not be had; what was trained is kept."""
+
+
+def following(batches: Iterator[Batch], checkpoint: Path) -> Batch:
+    """The next batch."""
+    try:
+        return next(batches)
+    except Failed as error:
+        raise Lost(f"{error}; what is trained is kept: {checkpoint}") from error
+
+
+class Loss(nn.Module):
+    """A task's loss as a module, which several processes can share."""
+
+    def __init__(self, task: Task) -> None:
+        super().__init__()
+        self.task, self.model = task, task.model
+
+    def forward(self, batch: Batch) -> Tensor:
+        """The loss on a batch."""
+        return self.task.loss(batch)
 
 
 Optimizers = list[tuple[torch.optim.Optimizer, float]]
@@ -173,13 +202,13 @@ def optimizers_of(model: nn.Module, training: Training) -> Optimizers:
     return made
 
 
-def step(task: Task, batch: Batch, optimizers: Optimizers, device: torch.device, precision: str) -> Tensor:
+def step(loss_of: nn.Module, batch: Batch, optimizers: Optimizers, device: torch.device, precision: str) -> Tensor:
     """One step of the training; gives its loss."""
-    task.model.train()
+    loss_of.train()
     for optimizer, _ in optimizers:
         optimizer.zero_grad()
     with autocast(device, precision):
-        loss = task.loss(batch)
+        loss: Tensor = loss_of(batch)
     loss.backward()
     for optimizer, _ in optimizers:
         optimizer.step()

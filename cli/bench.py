@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from rich.console import Console
@@ -15,15 +19,23 @@ from ident.cli.progress import duration, plural, progress
 from ident.render.errors import Impossible
 from ident.render.storage import LOCK, lock, make_folder
 
-SUITES = ("table1", "table2", "marginals", "aninfonce")
+if TYPE_CHECKING:
+    from ident.benchmark.report.tables import Line
+    from ident.benchmark.suites.bench import Tell
+    from ident.benchmark.suites.rows import Run, Suite
+
+SUITES = ("table4", "table5", "table1", "table2", "marginals", "aninfonce")
 KINDS = ("identity", "supervised", "unsupervised")
 
 
 @click.command()
-@click.option("--suite", type=click.Choice(SUITES), default="table2", show_default=True, help="Which table.")
+@click.option("--suite", type=click.Choice(SUITES), default="table4", show_default=True, help="Which table.")
 @click.option(
     "--tier", default="laptop", show_default=True, help="How large runs are: laptop, paper, or a .toml file of yours."
 )
+@click.option("--data", metavar="PLACE", help="Images to train on.  [default: data/3dident]")
+@click.option("--test-data", metavar="PLACE", help="Images to test on.  [default: data/3dident-test]")
+@click.option("--render", is_flag=True, help="Render the small datasets of the tier first, if they are not there.")
 @click.option("--space", "model_space", metavar="SPACE", help="Only rows whose model lives there, like box.")
 @click.option("--latent-space", metavar="SPACE", help="Only rows whose latents live there.")
 @click.option("--marginal", metavar="DISTRIBUTION", help="Only rows with this marginal.")
@@ -31,8 +43,11 @@ KINDS = ("identity", "supervised", "unsupervised")
 @click.option("--model", metavar="MODEL", help="Only rows whose model has this conditional, like normal.")
 @click.option("--row", "numbers", type=int, multiple=True, metavar="N", help="Only this row. May be given again.")
 @click.option("--kind", "kinds", type=click.Choice(KINDS), multiple=True, help="Only this kind of score.")
+@click.option("--loss", metavar="MODULE:NAME", help="A loss of yours in place of the rows'.")
+@click.option("--encoder", metavar="NAME", help="mlp, resnet18, resnet50, resnet101, or MODULE:NAME of yours.")
 @click.option("--seeds", type=click.IntRange(min=1), default=1, show_default=True, help="Runs of each. The paper: 5.")
 @click.option("--device", default="auto", show_default=True, help="cpu, cuda, cuda:1, ...; auto is a GPU, if any.")
+@click.option("--gpus", type=click.IntRange(min=1), help="Share each batch among so many GPUs of this machine.")
 @click.option("--parallel", is_flag=True, help="Run at once what cores, or GPUs, there are for: one each, by Ray.")
 @click.option("--ray-address", metavar="HOST:PORT", help="The same on this Ray cluster; on one of its nodes: auto.")
 @click.option("--out", type=click.Path(path_type=Path), default="results", show_default=True, help="Results go here.")
@@ -41,10 +56,16 @@ KINDS = ("identity", "supervised", "unsupervised")
 def bench(
     suite: str,
     tier: str,
+    data: str | None,
+    test_data: str | None,
+    render: bool,
     numbers: tuple[int, ...],
     kinds: tuple[str, ...],
+    loss: str | None,
+    encoder: str | None,
     seeds: int,
     device: str,
+    gpus: int | None,
     parallel: bool,
     ray_address: str | None,
     out: Path,
@@ -55,66 +76,116 @@ def bench(
     """Benchmark losses on a table of the papers.
 
     Each row is trained and scored, and ours stands beside the paper's. Type the same command again to go on after an
-    interruption: what is done is not done again. Results are JSON, one file a run.
+    interruption: what is done is not done again. Results are JSON, one file a run; `ident report` makes a page of them.
+
+    Tables 4 and 5 are of images, the others of latents mixed by a network.
 
     \b
     ident bench --space box
+    ident bench --render --row 1
+    ident bench --loss my_losses:mine --row 1
     ident bench --suite table1 --seeds 5 --parallel
-    ident bench --suite table1 --row 3 --tier paper --device cuda
     """
-    from ident.benchmark import report  # here: it takes PyTorch, which takes seconds
+    from ident.benchmark import processes, report  # here: they take PyTorch, which takes seconds
     from ident.benchmark.suites import bench as work
+    from ident.benchmark.suites import data as datasets
     from ident.benchmark.suites import rows as suites
 
-    table, scale = suites.load_suite(suite), suites.load_tier(tier)
+    table = suites.load_suite(suite)
+    scale = suites.load_tier(tier, images=table.images)
     wanted = {name: text for name, text in filters.items() if text is not None}
     rows = suites.select(table, wanted, numbers)
     chosen = tuple(kind for kind in KINDS if not kinds or kind in kinds)
-    runs = suites.runs_of(table, rows, chosen, seeds, scale)
-    if not runs:
-        raise Impossible(
-            f"--kind {', '.join(chosen)}: these rows have {', '.join(sorted({k for row in rows for k in row.kinds}))}"
-        )
+    if encoder is not None:
+        scale = replace(scale, encoder=encoder)
+    if loss is not None:
+        rows, chosen = suites.with_loss(rows, loss), ("unsupervised",)
+    if (gpus or processes.launched()) and (parallel or ray_address):
+        raise Impossible("--gpus shares each batch, --parallel has a run on each GPU: give one of them")
+    if gpus and not processes.launched():
+        raise SystemExit(work.launch(gpus, ["-m", "ident.cli", *sys.argv[1:]]))
     trained_on = work.device_of(device, ray_address)
-    folder = out / suite / scale.name
-    make_folder(folder)
-    with lock(folder / LOCK, f"{folder}: somebody works there"):
-        if force:
-            work.forget(runs, folder)
-        left = [run for run in runs if work.result_of(run, folder) is None]
-        if len(left) < len(runs):
-            click.echo(f"{plural(len(runs) - len(left), 'run')} of {len(runs)} done before", err=True)
-        steps = {run.name: run.training.steps if run.kind != "identity" else 1 for run in left}
-        far = dict.fromkeys(steps, 0)
-        with progress(suite) as done:
-
-            def tell(run: suites.Run, step: int, last: dict[str, float]) -> None:
-                far[run.name] = step
-                score = f", {table.metric} {100 * last[table.metric]:.1f}" if table.metric in last else ""
-                note = f"{run.name}: loss {last['loss']:.3f}{score}" if "loss" in last else run.name
-                done(sum(far.values()), sum(steps.values()), note)
-
-            if left:
-                done(0, sum(steps.values()))
+    found: dict[str, suites.Data] = {}
+    if table.images:
+        places = datasets.places(data, test_data, scale, render=render)
+        if render:
+            for split, place in places.items():
+                with progress(f"rendering {split}") as done:
+                    datasets.render(split, place, scale, ray_address, lambda far: done(far.done, far.total))
+        found = datasets.find(places, scale)
+    elif data or test_data or render:
+        raise Impossible(f"--suite {suite}: has no images; leave out --data, --test-data and --render")
+    runs = suites.runs_of(table, rows, chosen, seeds, scale, found)
+    with processes.joined(trained_on) as trained_on:
+        folder = out / table.folder / scale.name
+        first = processes.rank() == 0  # it alone writes, of those that share each batch
+        make_folder(folder)
+        with lock(folder / LOCK, f"{folder}: somebody works there") if first else nullcontext():
+            if force and first:
+                work.forget(runs, folder)
+            processes.wait()
+            left = [run for run in runs if work.result_of(run, folder) is None]
+            processes.wait()
+            if first and len(left) < len(runs):
+                click.echo(f"{plural(len(runs) - len(left), 'run')} of {len(runs)} done before", err=True)
             train = partial(work.by_ray, address=ray_address) if parallel or ray_address else work.here
-            for run, result in train(left, folder, trained_on, tell):
-                tell(run, steps[run.name], {})
-                value = 100 * result["scores"][table.metric]["value"]
-                click.echo(f"{run.name}: {table.metric} {value:.2f}, {duration(result['seconds'])}", err=True)
-        by_row = work.results_of(table, scale, folder)
-        files = report.write(table, by_row, folder)
+            with telling(suite, table.metrics[0], left) if first else nullcontext(lambda *_: None) as tell:
+                for run, result in train(left, folder, trained_on, tell):
+                    if first:
+                        tell(run, steps_of(run), {})
+                        scores = result["scores"][table.split]
+                        texts = [f"{name} {100 * scores[name]['value']:.2f}" for name in table.metrics]
+                        click.echo(f"{run.name}: {', '.join(texts)}, {duration(result['seconds'])}", err=True)
+            if not first:
+                return
+            lines = work.lines_of(table, scale, folder, found)
+            into = out / suite / scale.name
+            make_folder(into)
+            files = report.write(table, lines, into)
+    shown = [line for line in lines if line.row.number in {row.number for row in rows}]
     if as_json:
-        said: dict[str, Any] = {"suite": suite, "tier": scale.name, "metric": table.metric}
-        click.echo(json.dumps({**said, "rows": report.as_rows(table, rows, by_row), "files": list(map(str, files))}))
+        said: dict[str, Any] = {"suite": suite, "tier": scale.name, "metrics": table.metrics}
+        click.echo(json.dumps({**said, "rows": report.as_data(table, shown), "files": list(map(str, files))}))
         return
-    printed = Table("", "data", "model", box=None)
-    shown = report.kinds_of(rows, by_row)
-    for kind in shown:
-        printed.add_column(kind, no_wrap=True)
-    for row in rows:
-        scores = [report.beside(report.cell(row, kind, table.metric, by_row)) for kind in shown]
-        printed.add_row(str(row.number), *report.described(row), *scores)
     console = Console()
-    console.print(f"{table.title}\n{table.metric} in percent, the papers' in brackets; tier {scale.name}\n")
-    console.print(printed)
+    console.print(table.title)
+    console.print(f"{' and '.join(table.metrics)} in percent, the papers' in brackets; tier {scale.name}\n")
+    console.print(printed(table, shown))
     click.echo(f"\n{', '.join(map(str, files))}")
+
+
+def steps_of(run: Run) -> int:
+    """What there is to do for a run, as progress counts it."""
+    return run.training.steps if run.kind != "identity" else 1
+
+
+@contextmanager
+def telling(suite: str, metric: str, left: Sequence[Run]) -> Iterator[Tell]:
+    """Gives a function to tell how far a run is, which shows how far all are."""
+    far, total = dict.fromkeys((run.name for run in left), 0), sum(map(steps_of, left))
+    with progress(suite) as done:
+
+        def tell(run: Run, step: int, last: dict[str, float]) -> None:
+            far[run.name] = step
+            score = f", {metric} {100 * last[metric]:.1f}" if metric in last else ""
+            note = f"{run.name}: loss {last['loss']:.3f}{score}" if "loss" in last else run.name
+            done(sum(far.values()), total, note)
+
+        if left:
+            done(0, total)
+        yield tell
+
+
+def printed(suite: Suite, lines: Sequence[Line]) -> Table:
+    """The table, ours and in brackets the paper's."""
+    from ident.benchmark.report import tables
+
+    shown = Table("", "data", "model", box=None)
+    columns = tables.columns_of(suite, lines)
+    for name in columns:
+        shown.add_column(name, no_wrap=True)
+    for line in lines:
+        scores = [column.cell(suite, line) for column in columns.values()]
+        texts = [found.text + (f" ({found.paper[0]:.2f})" if found.paper else "") if found else "" for found in scores]
+        shown.add_row(line.label, *tables.described(suite, line), *texts)
+    return shown

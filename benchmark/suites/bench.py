@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import platform
 import shutil
+import subprocess
+import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from importlib.metadata import version
 from itertools import count
@@ -15,16 +17,23 @@ from math import isfinite
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
+from ident.benchmark import processes
 from ident.benchmark.metrics import METRICS
-from ident.benchmark.suites.rows import FORMAT, Run, Suite, Tier, shared_run
+from ident.benchmark.report.tables import Line
+from ident.benchmark.suites.images import Images
+from ident.benchmark.suites.rows import FORMAT, Data, Row, Run, Suite, Tier, shared_run
 from ident.benchmark.suites.synthetic import Synthetic
+from ident.benchmark.suites.task import RowTask
 from ident.benchmark.train import Progress, is_number, train
 from ident.render import cluster, storage
 from ident.render.errors import Failed, Impossible
 
 RESULT, CHECKPOINT, MODEL = "result.json", "checkpoint.pt", "model.pt"
+RECOVERED, NEIGHBOURS, SCALARS = "recovered.npz", "neighbours.png", "tensorboard"
+"""Latents and what is recovered of them; the nearest images; what TensorBoard shows."""
 
 Result = dict[str, Any]
 Tell = Callable[[Run, int, dict[str, float]], object]
@@ -58,8 +67,7 @@ def result_of(run: Run, folder: Path) -> Result | None:
 
 def check(result: Result, dim: int) -> None:
     """Whether all is there that reports read, of the right kind."""
-    for name in METRICS:
-        score = result["scores"][name]
+    for name, score in ((name, split[name]) for split in result["scores"].values() for name in METRICS):
         numbers = [score[key] for key in ("value", "low", "high", "chance")] + score["per_latent"]
         if len(score["per_latent"]) != dim or not all(
             isinstance(number, float) and isfinite(number) for number in numbers
@@ -72,50 +80,84 @@ def check(result: Result, dim: int) -> None:
     ]
     if not all(is_number(number) and isfinite(number) for number in numbers) or len(result["learned"]) % dim:
         raise ValueError("its history is none")
+    result["scores"]["test"], result["machine"]["ident"]
     for point in result["history"]:
         point["step"], point["loss"], point["r2"], point["mcc"]
 
 
-def results_of(suite: Suite, tier: Tier, folder: Path) -> dict[tuple[int, str], list[Result]]:
-    """All results of a suite in a folder, by number of the row and kind, as far as seeds go without a gap."""
-    found = dict[tuple[int, str], list[Result]]()
+def lines_of(suite: Suite, tier: Tier, folder: Path, data: Mapping[str, Data]) -> list[Line]:
+    """All rows of a suite with what is done of them in a folder, as far as seeds go without a gap.
+
+    Behind a row stand those that are like it but for a loss or an encoder of the user's.
+    """
+    lines = list[Line]()
     for row in suite.rows:
+        found = dict[str, list[Result]]()
         for kind in row.kinds:
             for seed in count():
                 result = None
                 with suppress(Failed, Impossible, OSError):  # of rows that nobody asked for: those were refused before
-                    result = result_of(shared_run(suite, row, kind, seed, tier), folder)
+                    result = result_of(shared_run(suite, row, kind, seed, tier, data), folder)
                 if result is None:
                     break
-                found.setdefault((row.number, kind), []).append(result)
-    return found
+                found.setdefault(kind, []).append(result)
+        lines += [Line(row, found), *own_lines(row, folder)]
+    return lines
+
+
+def own_lines(row: Row, folder: Path) -> list[Line]:
+    """What is done of a row with a loss or an encoder of the user's."""
+    found = dict[str, dict[str, list[Result]]]()
+    for path in sorted(folder.glob(f"row{row.number:02d}-*-*-seed*/{RESULT}")):
+        with suppress(ValueError, LookupError, TypeError, AttributeError, RecursionError, OSError):
+            result = json.loads(path.read_text())
+            if result["format"] == FORMAT and result["own"]:
+                check(result, row.dim)
+                found.setdefault(str(result["own"]), {}).setdefault(result["kind"], []).append(result)
+    return [Line(row, by_kind, own) for own, by_kind in found.items()]
 
 
 def perform(run: Run, folder: Path, device: str, tell: Callable[[int, dict[str, float]], object]) -> Result:
     """Do a run, from its checkpoint if there is one, and write its result."""
     place = folder / run.name
     storage.make_folder(place)
-    task, progress = Synthetic(run, device), Progress()
+    task, progress = task_of(run, device), Progress()
     if run.kind != "identity" and any(True for _ in task.model.parameters()):
         made_by = f"{recipe_of(run)} on {torch.device(device).type}"  # whose random numbers are others
         try:
-            progress = train(task, run.training, place / CHECKPOINT, made_by, tell)
+            with scalars(place / SCALARS) as write:
+                progress = train(
+                    task, run.training, place / CHECKPOINT, made_by, lambda *far: (write(*far), tell(*far))
+                )
         except Failed as error:
             raise Failed(f"{run.name}: {error}") from error
+    if processes.rank():  # the first process does the rest
+        return {}
+    found = {split: task.recovered(split) for split in task.splits}
+    scores = {
+        split: {name: asdict(score) for name, score in task.scores(*both).items()} for split, both in found.items()
+    }
     result: Result = {
         "format": FORMAT,
         "suite": run.suite,
         "row": run.row.number,
+        "own": ", ".join(run.own),
         "kind": run.kind,
         "seed": run.seed,
         "tier": run.tier.name,
         "recipe": recipe_of(run),
-        "scores": {name: asdict(found) for name, found in task.scores().items()},
+        "scores": scores,
         "learned": task.learned(),
         "history": progress.history,
         "seconds": progress.seconds,
+        "data": {split: data.place for split, data in run.data.items()},
         "machine": machine(device),
     }
+    z, recovered = found["test"]
+    with storage.whole(place / RECOVERED) as part, part.open("wb") as file:
+        np.savez(file, latents=z.numpy(), recovered=recovered.numpy())
+    if isinstance(task, Images):
+        storage.write(place / NEIGHBOURS, task.neighbours(recovered))
     if run.kind != "identity":
         with storage.whole(place / MODEL) as part, part.open("wb") as file:
             torch.save(task.model.state_dict(), file)
@@ -124,6 +166,23 @@ def perform(run: Run, folder: Path, device: str, tell: Callable[[int, dict[str, 
     (place / CHECKPOINT).unlink(missing_ok=True)
     read: Result = json.loads(text)
     return read
+
+
+@contextmanager
+def scalars(folder: Path) -> Iterator[Callable[[int, dict[str, float]], object]]:
+    """Gives a function that writes losses and scores for TensorBoard."""
+    if processes.rank():
+        yield lambda *_: None
+        return
+    from torch.utils.tensorboard import SummaryWriter  # here: it takes a second
+
+    with SummaryWriter(folder) as writer:
+        yield lambda step, last: [writer.add_scalar(name, value, step) for name, value in last.items()]
+
+
+def task_of(run: Run, device: str) -> RowTask:
+    """What is trained."""
+    return Images(run, device) if run.data else Synthetic(run, device)
 
 
 def machine(device: str) -> dict[str, Any]:
@@ -144,6 +203,15 @@ def devices() -> tuple[str, ...]:
         "cpu",
         *(f"cuda:{number}" for number in range(torch.cuda.device_count())),
     )
+
+
+def launch(gpus: int, command: Sequence[str]) -> int:
+    """Type a command anew in so many processes, a GPU each, by torchrun; gives its exit code."""
+    there = torch.cuda.device_count()
+    if gpus > there:
+        raise Impossible(f"--gpus {gpus}: PyTorch sees {there} here; give fewer, or none for the CPU")
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={gpus}"]
+    return subprocess.run([*torchrun, *command], check=False).returncode
 
 
 def device_of(asked: str, address: str | None = None) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -11,17 +12,20 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, cast
 
-from ident.benchmark import distributions, encoders, losses, metrics, spaces
+from ident.benchmark import distributions, encoders, losses, metrics, plugins, spaces
 from ident.benchmark.suites.curriculum import Curriculum
-from ident.benchmark.train import Training
+from ident.benchmark.train import Training, is_number
 from ident.render.errors import Impossible
+from ident.render.settings import PRESETS
 
 KINDS = ("identity", "supervised", "unsupervised")
 TIERS = ("laptop", "paper")
-SUITES = ("table1", "table2", "marginals", "aninfonce")
+SUITES = ("table4", "table5", "table1", "table2", "marginals", "aninfonce")
+AUGMENTATIONS = "augmentations"
+"""In place of a conditional: two augmentations of one image are a positive pair."""
 ANISOTROPIC = ("aninfonce", "ensemble")
 """Losses that learn Lambda: one for all positives, or one for each conditional."""
-FORMAT = 1
+FORMAT = 2
 """Of results."""
 
 
@@ -52,8 +56,8 @@ class Row:
     kinds: tuple[str, ...] = KINDS
     groups: Mapping[str, Sequence[int]] = field(default_factory=dict)
     """Latents whose scores are reported together."""
-    paper: Mapping[str, Sequence[float]] = field(default_factory=dict)
-    """Mean and sd of a kind's score, in percent."""
+    paper: Mapping[str, Mapping[str, Sequence[float]]] = field(default_factory=dict)
+    """Mean and sd of each kind's scores by each metric, in percent."""
     tiers: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """What a tier has otherwise for this row: settings of its training, and a table of its curriculum's."""
     figure: str = ""
@@ -64,7 +68,8 @@ class Row:
     def __post_init__(self) -> None:
         spaces.parse(self.latent_space, self.dim)
         for text in (self.marginal, self.conditional, *self.others, *filter(None, [self.hard])):
-            distributions.parse(text)
+            if text != AUGMENTATIONS:
+                distributions.parse(text, 1.0)
         losses.parse(self.model)
         for name, allowed in (
             ("model_space", tuple(encoders.OUTPUTS)),
@@ -72,12 +77,14 @@ class Row:
             ("mixing", ("mlp", "none")),
             ("positives", ("one", "among")),
         ):
-            if getattr(self, name) not in allowed:
+            if getattr(self, name) not in allowed and not (name == "loss" and plugins.is_one(self.loss)):
                 raise Impossible(f"{name} {getattr(self, name)!r}: choose from {', '.join(allowed)}")
         if not set(self.kinds) <= set(KINDS) or not self.kinds:
             raise Impossible(f"kinds {self.kinds!r}: choose from {', '.join(KINDS)}")
         if bool(self.hard) != (type(self.hard_count) is int and self.hard_count > 0):
             raise Impossible(f"hard {self.hard!r} and hard_count {self.hard_count!r}: give both, or neither")
+        if self.positives == "among" and self.loss != "infonce":
+            raise Impossible(f"loss {self.loss!r} with positives among a batch: there is only infonce")
 
     def __str__(self) -> str:
         data = f"{self.latent_space}, {self.marginal}, {shortened(self.conditional)}"
@@ -94,6 +101,14 @@ class Row:
             names += ["conditional", "model", "loss", "positives", "itself", "others", "hard", "hard_count"]
         return {"kind": kind, **{name: getattr(self, name) for name in names}}
 
+    def training_in(self, tier: str) -> dict[str, Any]:
+        """What its training has otherwise than the tier's."""
+        return {name: value for name, value in self.tiers.get(tier, {}).items() if name != "curriculum"}
+
+    def curriculum_in(self, tier: str) -> dict[str, Any]:
+        """What its curriculum has otherwise than the tier's."""
+        return dict(self.tiers.get(tier, {}).get("curriculum", {}))
+
 
 @dataclass(frozen=True)
 class Suite:
@@ -101,8 +116,37 @@ class Suite:
 
     name: str
     title: str
-    metric: str
+    metrics: tuple[str, ...]
+    """The first is the one that is told on the way."""
     rows: tuple[Row, ...]
+    images: bool = False
+    """Whether observations are images of a dataset, or latents mixed by a network."""
+    split: str = "test"
+    """Where its scores are taken: on what the model has not seen, or on what it was trained on (`train`)."""
+    runs: str = ""
+    """The suite whose runs it shows, if they are not its own."""
+
+    @property
+    def folder(self) -> str:
+        """The suite that has the runs."""
+        return self.runs or self.name
+
+
+@dataclass(frozen=True)
+class Render:
+    """Datasets of a tier: so many images to train on and to test on, of this size and quality."""
+
+    train: int
+    test: int
+    size: int
+    quality: str
+
+    def __post_init__(self) -> None:
+        for name in ("train", "test", "size"):
+            if type(getattr(self, name)) is not int or getattr(self, name) < 1:
+                raise Impossible(f"{name} {getattr(self, name)!r}: give a whole number from 1 on")
+        if self.quality not in PRESETS:
+            raise Impossible(f"quality {self.quality!r}: choose from {', '.join(PRESETS)}")
 
 
 @dataclass(frozen=True)
@@ -117,21 +161,36 @@ class Tier:
     """Whether encoders see observations whitened, and begin with outputs that are."""
     curriculum: Curriculum = field(default_factory=Curriculum)
     """Of unsupervised trainings."""
+    scale: float = 0.05
+    """Of conditionals that give none, as in Table 4."""
+    encoder: str = "mlp"
+    """Or another of `encoders.ENCODERS`, or module:function."""
+    chunk: int = 0
+    """How many observations are encoded at a time, if not all: what was on the way is computed again for gradients."""
+    render: Render | None = None
+    """The datasets that `--render` makes."""
 
     def __post_init__(self) -> None:
         if type(self.samples) is not int or self.samples < metrics.LEAST:
             raise Impossible(f"samples {self.samples!r}: give a whole number from {metrics.LEAST} on")
         if type(self.whiten) is not bool:
             raise Impossible(f"whiten {self.whiten!r}: give true or false")
-        if 2 * self.curriculum.parts > self.unsupervised.batch_size:
+        if not (is_number(self.scale) and 0 < self.scale < math.inf):
+            raise Impossible(f"scale {self.scale!r}: give a number above 0")
+        if self.encoder not in encoders.ENCODERS and not plugins.is_one(self.encoder):
             raise Impossible(
-                f"parts {self.curriculum.parts} of a batch_size of {self.unsupervised.batch_size}: each needs two"
+                f"encoder {self.encoder!r}: choose from {', '.join(encoders.ENCODERS)}, or module:function"
             )
+        if type(self.chunk) is not int or self.chunk < 0:
+            raise Impossible(f"chunk {self.chunk!r}: give a whole number")
 
-    def training(self, row: Row, kind: str) -> Training:
-        """The training of a row."""
-        found: Training = getattr(self, kind)
-        return replace(found, **otherwise(row, self.name, "training")) if kind == "unsupervised" else found
+
+@dataclass(frozen=True)
+class Data:
+    """A dataset: where it lies, and a digest of all that is in it."""
+
+    place: str
+    digest: str
 
 
 @dataclass(frozen=True)
@@ -143,16 +202,32 @@ class Run:
     kind: str
     seed: int
     tier: Tier
+    data: Mapping[str, Data] = field(default_factory=dict)
+    """The dataset of each split, of a suite of images."""
+
+    def __post_init__(self) -> None:
+        if 2 * self.curriculum.parts > self.training.batch_size:
+            raise Impossible(
+                f"parts {self.curriculum.parts} of a batch_size of {self.training.batch_size}: each needs two"
+            )
 
     @property
     def name(self) -> str:
         """Of the folder of its result."""
-        return f"row{self.row.number:02d}-{self.kind}-seed{self.seed}"
+        return "-".join([f"row{self.row.number:02d}", *self.own, self.kind, f"seed{self.seed}"])
+
+    @property
+    def own(self) -> list[str]:
+        """What is not the table's, but the user's: a loss, an encoder."""
+        given = [self.row.loss, self.tier.encoder] if self.kind == "unsupervised" else [self.tier.encoder]
+        return [re.sub(r"[^\w.]+", ".", text) for text in given if plugins.is_one(text)]
 
     @property
     def training(self) -> Training:
         """How it is trained."""
-        return self.tier.training(self.row, self.kind)
+        if self.kind != "unsupervised":
+            return self.tier.supervised
+        return replace(self.tier.unsupervised, **self.row.training_in(self.tier.name))
 
     @property
     def curriculum(self) -> Curriculum:
@@ -162,21 +237,16 @@ class Run:
         space = spaces.parse(self.row.latent_space, self.row.dim)
         alike = isinstance(space, spaces.Box) and self.row.marginal == "uniform"
         whole: dict[str, Any] = {} if alike else {"region": 1.0, "parts": 1}
-        return replace(self.tier.curriculum, **whole, **otherwise(self.row, self.tier.name, "curriculum"))
+        return replace(self.tier.curriculum, **whole, **self.row.curriculum_in(self.tier.name))
 
     @property
     def recipe(self) -> dict[str, Any]:
         """All that decides the result."""
         trained = {} if self.kind == "identity" else {**asdict(self.training), "whiten": self.tier.whiten}
-        trained |= asdict(self.curriculum) if self.kind == "unsupervised" else {}
-        return {**self.row.setting(self.kind), **trained, "seed": self.seed, "samples": self.tier.samples}
-
-
-def otherwise(row: Row, tier: str, what: str) -> Mapping[str, Any]:
-    """What a row has otherwise than its tier: of the training, or of the curriculum."""
-    given = dict(row.tiers.get(tier, {}))
-    curriculum: Mapping[str, Any] = given.pop("curriculum", {})
-    return given if what == "training" else curriculum
+        trained |= {**asdict(self.curriculum), "scale": self.tier.scale} if self.kind == "unsupervised" else {}
+        shared = {"seed": self.seed, "samples": self.tier.samples, "encoder": self.tier.encoder}
+        data = {split: data.digest for split, data in self.data.items()}
+        return {**self.row.setting(self.kind), **trained, **shared, "chunk": self.tier.chunk, "data": data}
 
 
 def read(name: str) -> dict[str, Any]:
@@ -189,9 +259,14 @@ def load_suite(name: str) -> Suite:
     if name not in SUITES:
         raise Impossible(f"suite {name!r}: choose from {', '.join(SUITES)}")
     content = read(name)
-    shared = content.get("every_row", {})
+    if "runs" in content:
+        content = read(content["runs"]) | content
+    shared, papers = content.pop("every_row", {}), content.pop("papers", None)
     rows = tuple(row_of(number + 1, {**shared, **given}) for number, given in enumerate(content["rows"]))
-    return Suite(name, content["title"], content["metric"], rows)
+    if papers:
+        rows = tuple(replace(row, paper=paper) for row, paper in zip(rows, papers, strict=True))
+    content |= {"metrics": tuple(content["metrics"]), "rows": rows}
+    return Suite(name, **content)
 
 
 def row_of(number: int, given: Mapping[str, Any]) -> Row:
@@ -203,8 +278,8 @@ def row_of(number: int, given: Mapping[str, Any]) -> Row:
     return Row(number, **frozen)
 
 
-def load_tier(name: str) -> Tier:
-    """A tier by its name, or from a TOML file of one's own."""
+def load_tier(name: str, *, images: bool = False) -> Tier:
+    """A tier by its name, for images or for mixed latents; or from a TOML file of one's own."""
     if name.endswith(".toml"):
         stem = Path(name).stem
         if stem in TIERS or not re.fullmatch(r"\w[\w.-]*", stem):
@@ -219,7 +294,7 @@ def load_tier(name: str) -> Tier:
             raise Impossible(f"{name}: {error}") from error
     if name not in TIERS:
         raise Impossible(f"tier {name!r}: choose from {', '.join(TIERS)}, or give a file that ends in .toml")
-    return tier_of(name, read("tiers")[name])
+    return tier_of(name, read("tiers")["images" if images else "synthetic"][name])
 
 
 def tier_of(name: str, content: dict[str, Any]) -> Tier:
@@ -227,7 +302,10 @@ def tier_of(name: str, content: dict[str, Any]) -> Tier:
     if "name" in content:
         raise Impossible("tier: nobody knows name; it is that of the file")
     made: dict[str, Any] = {"name": name}
-    for key, of in {"supervised": Training, "unsupervised": Training, "curriculum": Curriculum}.items():
+    parts = {"supervised": Training, "unsupervised": Training, "curriculum": Curriculum, "render": Render}
+    for key, of in parts.items():
+        if key == "render" and key not in content:
+            continue
         given = content.get(key, {} if key == "curriculum" else None)
         if not isinstance(given, dict):
             raise Impossible(f"{key} {given!r}: give a table, as in tiers.toml beside the suites")
@@ -308,20 +386,41 @@ def shortened(text: str) -> str:
     return f"{name}({', '.join(f'{part} x{count}' if count > 1 else part for part, count in counted)})"
 
 
-def runs_of(suite: Suite, rows: tuple[Row, ...], kinds: tuple[str, ...], seeds: int, tier: Tier) -> list[Run]:
+def with_loss(rows: tuple[Row, ...], loss: str) -> tuple[Row, ...]:
+    """The unsupervised rows with a loss of the user's in place of theirs."""
+    if not plugins.is_one(loss):
+        raise Impossible(f"--loss {loss}: give module:name of a loss of yours; those of the rows are chosen by --row")
+    plugins.load(loss)
+    plain = [row for row in rows if "unsupervised" in row.kinds and not row.others and row.positives == "one"]
+    if not plain:
+        raise Impossible(f"--loss {loss}: none of these rows has pairs to train it on")
+    return tuple(replace(row, loss=loss) for row in plain)
+
+
+def runs_of(
+    suite: Suite,
+    rows: tuple[Row, ...],
+    kinds: tuple[str, ...],
+    seeds: int,
+    tier: Tier,
+    data: Mapping[str, Data] | None = None,
+) -> list[Run]:
     """All runs that these rows need. What rows share is one run, under the name of the first row that has it."""
     found = dict[str, Run]()
     for seed in range(seeds):
         for row in rows:
             for kind in kinds:
                 if kind in row.kinds:
-                    run = shared_run(suite, row, kind, seed, tier)
+                    run = shared_run(suite, row, kind, seed, tier, data)
                     found.setdefault(run.name, run)
+    if not found:
+        there = sorted({kind for row in rows for kind in row.kinds})
+        raise Impossible(f"--kind {', '.join(kinds)}: these rows have {', '.join(there)}")
     return list(found.values())
 
 
-def shared_run(suite: Suite, row: Row, kind: str, seed: int, tier: Tier) -> Run:
+def shared_run(suite: Suite, row: Row, kind: str, seed: int, tier: Tier, data: Mapping[str, Data] | None = None) -> Run:
     """The run that gives a row its score of a kind."""
     setting = json.dumps(row.setting(kind))
     first = next(other for other in suite.rows if kind in other.kinds and json.dumps(other.setting(kind)) == setting)
-    return Run(suite.name, first if kind != "unsupervised" else row, kind, seed, tier)
+    return Run(suite.folder, first if kind != "unsupervised" else row, kind, seed, tier, data or {})

@@ -9,26 +9,24 @@ from itertools import count
 import torch
 from torch import Tensor, nn
 
-from ident.benchmark import distributions, encoders, losses, metrics, mixing, spaces
+from ident.benchmark import distributions, encoders, losses, mixing, spaces
 from ident.benchmark.pairs import stream
 from ident.benchmark.spaces import Box, Space
 from ident.benchmark.suites import curriculum
-from ident.benchmark.suites.rows import Row, Run
-from ident.benchmark.train import Batch, autocast, seeded
-
-MIXING, ENCODER, BATCHES, SAMPLES, RESAMPLES, MEASURES = range(6)
-"""Streams of random numbers of a run."""
+from ident.benchmark.suites.rows import Run
+from ident.benchmark.suites.task import BATCHES, ENCODER, MEASURES, MIXING, SAMPLES, RowTask
+from ident.benchmark.train import Batch, seeded
 
 MEASURED = 20_000
 """Samples that are measured before a training: what whitens observations, and how far positives are."""
 
 
-class Synthetic:
+class Synthetic(RowTask):
     """The task of a run. Its mixing follows from the seed alone, its batches from seed and number."""
 
     def __init__(self, run: Run, device: str) -> None:
+        super().__init__(run, device)
         row = run.row
-        self.run, self.device = run, torch.device(device)
         self.space = spaces.parse(row.latent_space, row.dim)
         self.marginal = distributions.parse(row.marginal)
         self.conditionals = [distributions.parse(text) for text in (row.conditional, *row.others)]
@@ -40,13 +38,12 @@ class Synthetic:
             self.mixing = mixing.mixing(row.dim, seed=stream(run.seed, MIXING)).to(self.device)
             if run.kind != "identity":
                 with seeded(stream(run.seed, ENCODER)):
-                    self.encoder = encoders.encoder(row.dim, row.model_space, self.curriculum.side).to(self.device)
+                    self.encoder = encoders.encoder(row.dim, row.model_space, self.curriculum.side, run.tier.encoder)
+                self.encoder.to(self.device)
                 if run.tier.whiten:
                     z = self.anchors(self.space, MEASURED, self.generator(MEASURES))
                     self.encoder = encoders.whitened(self.encoder, self.mixing(z))
-        self.losses = losses_of(row) if run.kind == "unsupervised" else []
-        self.model: nn.Module = nn.ModuleDict({"encoder": self.encoder, "losses": nn.ModuleList(self.losses)})
-        self.model.to(self.device)
+        self.learn(self.encoder)
 
     @cached_property
     def moved(self) -> float:
@@ -54,10 +51,6 @@ class Synthetic:
         generator = self.generator(MEASURES)
         z = self.anchors(self.space, MEASURED, generator)
         return curriculum.moved(z, self.conditionals[0].draw(self.space, z, generator=generator))
-
-    def generator(self, *number: int) -> torch.Generator:
-        """Random numbers of a stream."""
-        return torch.Generator(self.device).manual_seed(stream(self.run.seed, *number))
 
     def encode(self, z: Tensor) -> Tensor:
         """What is recovered (n, k) of latents (n, d), from what they are mixed to."""
@@ -132,43 +125,8 @@ class Synthetic:
         found: Tensor = self.encode(groups.flatten(0, -2)).unflatten(0, groups.shape[:-1])
         return found
 
-    def samples(self) -> Tensor:
-        """The latents (samples, d) that scores are taken of."""
-        count, generator = self.run.tier.samples, self.generator(SAMPLES)
-        return distributions.sample(self.marginal, self.space, count, generator=generator)
-
-    def recovered(self) -> tuple[Tensor, Tensor]:
-        """Latents (samples, d), and what the model recovers of them (samples, k)."""
-        self.model.eval()
-        precision = "float32" if self.run.kind == "identity" else self.run.training.precision
-        with torch.no_grad(), autocast(self.device, precision):
-            z = self.samples()
-            return z.cpu(), self.encode(z).float().cpu()
-
-    def look(self) -> dict[str, float]:
-        """R2 and MCC, and what the loss has learned."""
-        z, found = self.recovered()
-        scores = {name: float(metrics.METRICS[name](z, found).mean()) for name in ("r2", "mcc")}
-        return scores | {f"lambda {i}": value for i, value in enumerate(self.learned())}
-
-    def learned(self) -> list[float]:
-        """The precisions that AnInfoNCE has learned, in the order of the recovered latents; each loss's in turn."""
-        each = dict.fromkeys(self.losses)  # which may be one for all
-        trained = [loss.precisions.tolist() for loss in each if isinstance(loss, losses.AnInfoNCE)]
-        return [float(value) for precisions in trained for value in precisions]
-
-    def scores(self) -> dict[str, metrics.Score]:
-        """All three scores, with intervals and chance."""
-        z, found = self.recovered()
-        seed = stream(self.run.seed, RESAMPLES)
-        return {name: metrics.score(metric, z, found, seed=seed) for name, metric in metrics.METRICS.items()}
-
-
-def losses_of(row: Row) -> list[nn.Module]:
-    """A loss for each conditional of a row: the same one, or in an ensemble one of its own."""
-    count = 1 + len(row.others)
-    if row.loss == "ensemble":
-        return [losses.AnInfoNCE(row.dim) for _ in range(count)]
-    if row.loss == "aninfonce":
-        return [losses.AnInfoNCE(row.dim)] * count
-    return [losses.InfoNCE(losses.parse(row.model), function=losses.LOSSES[row.loss])] * count
+    def samples(self, split: str) -> tuple[Tensor, Tensor]:
+        """Fresh latents (samples, d), and what is recovered of them."""
+        assert split == "test"
+        z = distributions.sample(self.marginal, self.space, self.run.tier.samples, generator=self.generator(SAMPLES))
+        return z, self.encode(z)

@@ -1,0 +1,33 @@
+"""What users bring: a loss or an encoder of their own, named as `package.module:name`."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from ident.render.errors import Impossible
+
+
+def is_one(text: str) -> bool:
+    """Whether a text names something of the user's."""
+    return ":" in text
+
+
+def load(text: str) -> Callable[..., Any]:
+    """A function or class, from where Python finds modules or from the working directory."""
+    module, _, name = text.partition(":")
+    if str(Path.cwd()) not in sys.path:
+        sys.path.append(str(Path.cwd()))
+    try:
+        found = importlib.import_module(module)
+        for part in name.split("."):
+            found = getattr(found, part)
+    except Exception as error:  # anything may be wrong with a module of the user's
+        raise Impossible(f"{text}: cannot be had ({error}); give package.module:name of a function or class") from error
+    if not callable(found):
+        raise Impossible(f"{text}: is no function or class")
+    made: Callable[..., Any] = found
+    return made

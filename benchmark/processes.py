@@ -1,0 +1,110 @@
+"""Several processes that train one model, each with its share of every batch: as torchrun starts them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.distributed.nn.functional import all_reduce
+
+from ident.benchmark import losses
+from ident.render.errors import Impossible
+
+
+def rank() -> int:
+    """The number of this process."""
+    return dist.get_rank() if dist.is_initialized() else 0
+
+
+def world() -> int:
+    """How many there are."""
+    return dist.get_world_size() if dist.is_initialized() else 1
+
+
+def share(size: int) -> slice:
+    """The part of a batch of so many that is this process's."""
+    if size % world():
+        raise Impossible(f"batch_size {size}: does not divide among {world()} processes")
+    each = size // world()
+    return slice(rank() * each, (rank() + 1) * each)
+
+
+def gather(x: Tensor) -> Tensor:
+    """The rows (n, d) of all processes (world * n, d), so that gradients find the way back to each."""
+    return losses.gather(x)[0] if world() > 1 else x
+
+
+def launched() -> bool:
+    """Whether torchrun has started this process."""
+    return "TORCHELASTIC_RUN_ID" in os.environ
+
+
+def wait() -> None:
+    """For all the others to come here."""
+    if dist.is_initialized():
+        dist.barrier()
+
+
+@contextmanager
+def joined(device: str) -> Iterator[str]:
+    """Join the processes that torchrun has started, if it has; gives the device of this one."""
+    if not launched() or dist.is_initialized():
+        yield device
+        return
+    if device != "cpu":
+        device = f"cuda:{os.environ['LOCAL_RANK']}"
+        torch.cuda.set_device(device)
+    dist.init_process_group("gloo" if device == "cpu" else "nccl")
+    try:
+        yield device
+        dist.barrier()
+    finally:
+        dist.destroy_process_group()
+
+
+def together(loss: nn.Module) -> nn.Module:
+    """A loss whose gradients are the mean over all processes."""
+    return loss if world() == 1 else nn.parallel.DistributedDataParallel(loss)
+
+
+def normed_together(model: nn.Module) -> nn.Module:
+    """The model with batch norms that take mean and variance over the batches of all processes."""
+    if world() == 1:
+        return model
+    for name, module in list(model.named_modules()):
+        if type(module) is nn.BatchNorm2d:
+            parent = model.get_submodule(name.rpartition(".")[0])
+            setattr(parent, name.rpartition(".")[2], NormedTogether(module))
+    return model
+
+
+class NormedTogether(nn.Module):
+    """A batch norm over the batches of all processes, on any device. All have batches of the same size."""
+
+    def __init__(self, norm: nn.BatchNorm2d) -> None:
+        super().__init__()
+        self.norm = norm
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Normalised images (n, C, H, W)."""
+        norm = self.norm
+        if not self.training:
+            of_norm: Tensor = norm(x)
+            return of_norm
+        full = x.float()
+        mean = all_reduce(full.mean((0, 2, 3))) / world()
+        around = full - mean[:, None, None]
+        variance = all_reduce(around.square().mean((0, 2, 3))) / world()
+        with torch.no_grad():
+            count = x.numel() // x.shape[1] * world()
+            for running, found in ((norm.running_mean, mean), (norm.running_var, variance * count / (count - 1))):
+                assert running is not None
+                assert norm.momentum is not None
+                running.lerp_(found.detach(), norm.momentum)
+        scale = norm.weight * (variance + norm.eps).rsqrt()
+        normed: Tensor = around * scale[:, None, None] + norm.bias[:, None, None]
+        return normed.to(x.dtype)

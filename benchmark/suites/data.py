@@ -1,0 +1,67 @@
+"""The datasets that a suite of images is trained and tested on: found, or rendered as a tier says."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from hashlib import sha256
+from pathlib import Path
+
+from ident.benchmark.suites.rows import Data, Tier
+from ident.render import cluster, plan, stage
+from ident.render.dataset import Dataset
+from ident.render.errors import Impossible
+from ident.render.manifest import MANIFEST, Recipe, Uniform
+from ident.render.settings import PRESETS, Settings
+from ident.render.storage import Storage
+
+PLACES = {"train": "data/3dident", "test": "data/3dident-test"}
+"""Where `ident render` and `ident pull` put them."""
+
+
+def places(train: str | None, test: str | None, tier: Tier, *, render: bool) -> dict[str, str]:
+    """Where the datasets lie, or shall: those that `--render` makes have the tier's name."""
+    behind = f"-{tier.name}" if render else ""
+    usual = {split: place.replace("3dident", f"3dident{behind}", 1) for split, place in PLACES.items()}
+    return {"train": train or usual["train"], "test": test or usual["test"]}
+
+
+def find(places: Mapping[str, str], tier: Tier) -> dict[str, Data]:
+    """The datasets that are there; where one is not, what to type is said."""
+    found = dict[str, Data]()
+    for split, place in places.items():
+        if Storage(place).size(MANIFEST) is None:
+            option = "--data" if split == "train" else "--test-data"
+            says = f"ident render{'' if split == 'train' else ' --split test'} --n N --out {place}"
+            made = f"; or --render, {described(tier)}" if tier.render else ""
+            raise Impossible(f"{place}: no dataset to {split} on; give another {option}, or type {says}{made}")
+        data = Dataset(place)
+        shards = [data.manifest.shards[number].sha256 for number in range(data.manifest.count)]
+        absolute = str(Path(place).absolute()) if data.storage.folder else place
+        found[split] = Data(absolute, sha256(json.dumps(shards).encode()).hexdigest())
+    sizes = {split: Dataset(data.place).manifest.size for split, data in found.items()}
+    if sizes["train"] != sizes["test"]:
+        raise Impossible(
+            f"images of {sizes['train']} pixels to train on, of {sizes['test']} to test on: give alike ones"
+        )
+    if found["train"].digest == found["test"].digest:
+        raise Impossible(f"{places['test']}: is what is trained on, too; give another --test-data")
+    return found
+
+
+def described(tier: Tier) -> str:
+    """What `--render` makes."""
+    assert tier.render is not None
+    made = tier.render
+    return f"which makes {made.train} and {made.test} images of {made.size} x {made.size}"
+
+
+def render(split: str, place: str, tier: Tier, address: str | None, tell: stage.Tell) -> None:
+    """Render what a tier asks for as a split, or what is missing of it."""
+    if tier.render is None:
+        raise Impossible(f"--render: tier {tier.name} has nothing to render; type ident render, or ident pull")
+    n = getattr(tier.render, split)
+    out = Storage(place)
+    settings = Settings(tier.render.size, PRESETS[tier.render.quality], cluster.gpus_there(address))
+    recipe = Recipe(Uniform(0, split), settings, shard_size=plan.shard_size(out, n))
+    stage.render(plan.Plan(out, recipe, n, settings.gpus), address=address, force=False, tell=tell)
