@@ -302,7 +302,9 @@ def align_uniform(
     spread = uniformity(anchor, negatives, similarity, temperature, names)
     count = spread.new_tensor(len(anchor if negatives is None else negatives))
     if isinstance(names, tuple):
-        count = count - (names[0][:, None] == names[1]).sum(1)
+        known, times = names[1].unique(return_counts=True)
+        at = torch.searchsorted(known, names[0]).clamp_max(len(known) - 1)
+        count = count - torch.where(known[at] == names[0], times[at], 0)
     elif negatives is None or names is not None:
         count = count - 1
     return (1 - weight) * (spread - count.log().mean()) - weight * own.mean()
@@ -368,6 +370,9 @@ class InfoNCE(nn.Module):
 
 class AnInfoNCE(nn.Module):
     """InfoNCE by a distance that weighs each latent by its precision, which is learned (Rusak et al., 2024, eq. 3)."""
+
+    rate = 10.0
+    """How much larger the learning rate of the precisions is than that of an encoder, as in the authors' runs."""
 
     def __init__(self, dim: int, precision: float = 1.0) -> None:
         super().__init__()

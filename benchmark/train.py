@@ -190,15 +190,21 @@ Optimizers = list[tuple[torch.optim.Optimizer, float]]
 
 
 def optimizers_of(model: nn.Module, training: Training) -> Optimizers:
-    """What moves the model's parameters."""
-    parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    matrices = [parameter for parameter in parameters if parameter.ndim == 2 and training.optimizer == "muon"]
-    others = [parameter for parameter in parameters if not any(parameter is matrix for matrix in matrices)]
+    """What moves the model's parameters. Those of a module that has a `rate` move so many times as fast."""
+    rates = {
+        parameter: float(getattr(module, "rate", 1))
+        for module in model.modules()
+        for parameter in module.parameters(recurse=False)
+        if parameter.requires_grad
+    }
+    matrices = [parameter for parameter in rates if parameter.ndim == 2 and training.optimizer == "muon"]
     made: Optimizers = []
     if matrices:
         made.append((torch.optim.Muon(matrices, weight_decay=0.0), MUON * training.learning_rate))
-    if others:
-        made.append((torch.optim.Adam(others), training.learning_rate))
+    for rate in dict.fromkeys(rates.values()):
+        others = [it for it in rates if rates[it] == rate and not any(it is matrix for matrix in matrices)]
+        if others:
+            made.append((torch.optim.Adam(others), rate * training.learning_rate))
     return made
 
 

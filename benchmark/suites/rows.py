@@ -421,6 +421,7 @@ def runs_of(
 
 def shared_run(suite: Suite, row: Row, kind: str, seed: int, tier: Tier, data: Mapping[str, Data] | None = None) -> Run:
     """The run that gives a row its score of a kind."""
-    setting = json.dumps(row.setting(kind))
-    first = next(other for other in suite.rows if kind in other.kinds and json.dumps(other.setting(kind)) == setting)
-    return Run(suite.folder, first if kind != "unsupervised" else row, kind, seed, tier, data or {})
+    if kind != "unsupervised":
+        setting = json.dumps(row.setting(kind))
+        row = next(it for it in suite.rows if kind in it.kinds and json.dumps(it.setting(kind)) == setting)
+    return Run(suite.folder, row, kind, seed, tier, data or {})

@@ -230,6 +230,17 @@ def test_the_impossible_is_refused(changes: dict[str, Any], says: str) -> None:
         replace(TRAINING, **changes)
 
 
+def test_a_module_may_learn_faster() -> None:
+    class Fast(nn.Linear):
+        rate = 10.0
+
+    model = nn.Sequential(nn.Linear(3, 3), Fast(3, 3), nn.Linear(3, 3))
+    for parameter in model[2].parameters():
+        parameter.requires_grad = False
+    found = training_loop.optimizers_of(model, replace(TRAINING, optimizer="adam"))
+    assert [(len(it.param_groups[0]["params"]), rate) for it, rate in found] == [(2, 1e-2), (2, 1e-1)]
+
+
 def test_first_weights_follow_from_the_seed_and_disturb_nobody() -> None:
     before = torch.get_rng_state()
     drawn = []

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,10 @@ import pytest
 from ident.benchmark.suites.rows import KINDS as ROW_KINDS
 from ident.benchmark.suites.rows import SUITES as ROW_SUITES
 from ident.cli.bench import KINDS, SUITES
+from ident.render.manifest import Uniform
 from tests.conftest import Run
+from tests.render.engines import RECIPE
+from tests.render.test_dataset import paint
 
 IDENTITY = ("bench", "--suite", "table2", "--kind", "identity")
 
@@ -117,9 +121,100 @@ def test_a_tier_of_its_own_by_ray_with_curves(ident: Run, tmp_path: Path) -> Non
     assert "tiny" in json.loads((folder / "row01-identity-seed0" / "result.json").read_text())["tier"]
 
 
+IMAGES = """
+samples = 32
+encoder = "mine:encoder"
+scale = 0.3
+supervised = { steps = 4, batch_size = 8, learning_rate = 1e-3 }
+unsupervised = { steps = 600, batch_size = 8, learning_rate = 1e-3, looks = 12 }
+"""
+MINE = """
+from torch import nn
+
+def encoder(dim):
+    return nn.Sequential(nn.Conv2d(3, 4, 4, 4), nn.BatchNorm2d(4), nn.LeakyReLU(), nn.Flatten(), nn.Linear(64, dim))
+
+def loss(anchor, positive):
+    return (anchor - positive).square().mean() - anchor.var(0).mean()
+"""
+
+
+@pytest.fixture
+def images(tmp_path: Path) -> tuple[str, ...]:
+    """Small datasets, a tier and modules of a user's; gives the command that uses them."""
+    for split in ("train", "test"):
+        paint(tmp_path / split, replace(RECIPE, source=Uniform(0, split)), n=48)
+    (tmp_path / "tiny.toml").write_text(IMAGES)
+    (tmp_path / "mine.py").write_text(MINE)
+    return ("bench", "--tier", "tiny.toml", "--data", "train", "--test-data", "test", "--device", "cpu")
+
+
+def test_killed_and_typed_again_a_run_of_images_has_the_same_curve(
+    images: tuple[str, ...], ident: Run, tmp_path: Path
+) -> None:
+    row = (*images, "--row", "1", "--out")
+    alone = ident(*row, "alone")
+    assert alone.returncode == 0, alone.stderr
+    name = "row01-mine.encoder-unsupervised-seed0"
+    child = subprocess.Popen(
+        [sys.executable, "-m", "ident.cli", *row, "out"], cwd=tmp_path, stderr=subprocess.PIPE, text=True
+    )
+    checkpoint = tmp_path / "out" / "table4" / "tiny" / name / "checkpoint.pt"
+    while not checkpoint.exists():
+        assert child.poll() is None
+        time.sleep(0.01)
+    child.kill()
+    child.communicate()
+    assert not checkpoint.with_name("result.json").exists()
+    again = ident(*row, "out")
+    assert again.returncode == 0, again.stderr
+    one, two = (
+        json.loads((tmp_path / folder / "table4" / "tiny" / name / "result.json").read_text())
+        for folder in ("alone", "out")
+    )
+    assert one["history"] == two["history"]
+    assert one["scores"] == two["scores"]
+    assert len(one["history"]) == 12
+
+
+def test_a_loss_of_ones_own_gets_its_row(images: tuple[str, ...], ident: Run) -> None:
+    done = ident(*images, "--row", "1", "--loss", "mine:loss")
+    assert done.returncode == 0, done.stderr
+    assert "mine.loss" in done.stdout
+    again = ident(*images, "--suite", "table5", "--row", "1", "--json")
+    assert again.returncode == 0, again.stderr
+    plain, own = json.loads(again.stdout)["rows"][-2:]
+    assert (plain["row"], plain["own"]) == (1, "")
+    assert own["own"] == "mine.loss, mine.encoder"
+    assert own["unsupervised"]["r2"]["paper"] is None
+
+
+def test_two_processes_share_each_batch(images: tuple[str, ...], ident: Run, tmp_path: Path) -> None:
+    (tmp_path / "tiny.toml").write_text(IMAGES.replace("600", "60"))
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    command = [*torchrun, "-m", "ident.cli", *images, "--row", "1", "--out", "two"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("Table 4") == 1
+    alone = ident(*images, "--row", "1", "--out", "one")
+    assert alone.returncode == 0, alone.stderr
+    one, two = (
+        json.loads(next((tmp_path / folder).rglob("result.json")).read_text())["history"] for folder in ("one", "two")
+    )
+    for ours, theirs in zip(one, two, strict=True):
+        assert ours["loss"] == pytest.approx(theirs["loss"], rel=1e-3)
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
+        (["--space", "box"], "data/3dident: no dataset to train on; give another --data, or type ident render --n N"),
+        (["--gpus", "2"], "--gpus 2: PyTorch sees 0 here; give fewer, or none for the CPU"),
+        (["--gpus", "2", "--parallel"], "--gpus shares each batch, --parallel has a run on each GPU"),
+        (["--tier", "paper", "--render"], "--render: tier paper has nothing to render"),
+        (["--loss", "nowhere:loss"], "nowhere:loss: cannot be had (No module named 'nowhere')"),
+        (["--encoder", "resnet19"], "encoder 'resnet19': choose from mlp, resnet18"),
+        (["--suite", "table2", "--data", "x"], "--suite table2: has no images; leave out --data"),
         (["--suite", "table2", "--space", "sphere"], "table2 has no row with model-space sphere. Its rows are 1: box"),
         (["--suite", "table2", "--row", "11"], "no row with row 11"),
         (["--suite", "table2", "--tier", "desktop"], "'desktop': choose from laptop, paper"),

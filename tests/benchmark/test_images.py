@@ -1,0 +1,279 @@
+"""Images as observations: the same batch by the same number, losses over all processes, every row of Table 4."""
+
+from __future__ import annotations
+
+import gc
+import io
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from torch import Tensor, nn
+
+from ident.benchmark import processes
+from ident.benchmark.suites import bench, data, rows
+from ident.benchmark.suites.images import Images
+from ident.benchmark.suites.rows import Data, Run, load_suite, load_tier
+from ident.benchmark.train import Training
+from ident.render.dataset import Dataset
+from ident.render.errors import Failed, Impossible
+from ident.render.manifest import Uniform
+from tests.render.engines import RECIPE
+from tests.render.test_dataset import paint
+
+STEPS = Training(steps=4, batch_size=8, learning_rate=1e-3, looks=2)
+QUICK = replace(
+    load_tier("laptop", images=True), name="quick", supervised=STEPS, unsupervised=STEPS, samples=24, chunk=0
+)
+
+
+def tiny(dim: int) -> nn.Module:
+    """An encoder of a few weights, with a batch norm."""
+    layers = [nn.Conv2d(3, 4, 4, 4), nn.BatchNorm2d(4), nn.LeakyReLU(), nn.Flatten(), nn.Linear(64, dim)]
+    return nn.Sequential(*layers)
+
+
+def spread(anchor: Tensor, positive: Tensor) -> Tensor:
+    """A loss of one's own."""
+    return (anchor - positive).square().mean() - anchor.var(0).mean()
+
+
+def of_each(anchor: Tensor, positive: Tensor) -> Tensor:
+    """Not one number."""
+    return (anchor - positive).square().mean(1)
+
+
+def nothing(anchor: Tensor, positive: Tensor) -> Tensor:
+    """No number at all."""
+    return (anchor - positive).mean() * float("nan")
+
+
+@pytest.fixture(scope="module")
+def painted(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Data]:
+    """Two small datasets."""
+    folder = tmp_path_factory.mktemp("painted")
+    for split in ("train", "test"):
+        paint(folder / split, replace(RECIPE, source=Uniform(0, split), shard_size=16), n=48)
+    return data.find({split: str(folder / split) for split in ("train", "test")}, QUICK)
+
+
+def run_of(painted: dict[str, Data], number: int = 1, tier: rows.Tier = QUICK, **changes: Any) -> Run:
+    row = replace(load_suite("table4").rows[number - 1], **changes)
+    return Run("table4", row, row.kinds[0], 0, tier, painted)
+
+
+TINY = replace(QUICK, encoder="tests.benchmark.test_images:tiny")
+
+
+def test_the_tables_are_those_of_the_paper() -> None:
+    four, five = load_suite("table4"), load_suite("table5")
+    assert (four.metrics, four.split, four.folder) == (("r2", "mcc"), "test", "table4")
+    assert (five.metrics, five.split, five.folder) == (("r2", "mcc"), "train", "table4")
+    assert four.rows[0].paper == {"unsupervised": {"r2": [96.73, 0.10], "mcc": [98.31, 0.04]}}
+    assert five.rows[4].paper == {"unsupervised": {"r2": [45.94, 1.80], "mcc": [47.60, 1.45]}}
+    assert [replace(row, paper={}) for row in four.rows] == [replace(row, paper={}) for row in five.rows]
+    assert [row.number for row in rows.select(four, {"model_space": "box"})] == [1, 3, 6, 7]
+
+
+def test_every_row_trains_and_is_scored_on_both_splits(painted: dict[str, Data], tmp_path: Path) -> None:
+    for row in load_suite("table4").rows:
+        result = bench.perform(Run("table4", row, row.kinds[0], 0, TINY, painted), tmp_path, "cpu", lambda *_: None)
+        assert set(result["scores"]) == {"test", "train"}
+        assert len(result["history"]) == (0 if row.kinds == ("identity",) else 2)
+        place = tmp_path / f"row{row.number:02d}-tests.benchmark.test_images.tiny-{row.kinds[0]}-seed0"
+        with np.load(place / "recovered.npz") as recovered:
+            assert recovered["recovered"].shape == recovered["latents"].shape == (24, 10)
+            assert np.array_equal(recovered["latents"], Dataset(painted["test"].place).latents[:24])
+        with Image.open(place / "neighbours.png") as shown:
+            assert shown.size == (96, 96)
+        if row.kinds != ("identity",):
+            assert list((place / "tensorboard").iterdir())
+    lines = bench.lines_of(load_suite("table5"), QUICK, tmp_path, painted)
+    done = [line.label for line in lines if line.results]
+    assert done == [f"{number} tests.benchmark.test_images.tiny" for number in range(1, 10)]
+
+
+def test_the_encoder_of_the_paper(painted: dict[str, Data]) -> None:
+    task = Images(run_of(painted), "cpu")
+    weights = {name: tuple(value.shape) for name, value in task.model.state_dict().items()}
+    assert weights["encoder.1.0.0.fc.weight"] == (100, 512)
+    assert weights["encoder.1.0.2.weight"] == (10, 100)
+    assert sum(parameter.numel() for parameter in task.model.parameters()) == 11_176_512 + 513 * 100 + 101 * 10 + 10
+    pixels = task.encoder.get_submodule("0")
+    x = pixels(task.batch(0)["anchor"])
+    assert x.is_contiguous(memory_format=torch.channels_last)
+    whole = pixels(torch.from_numpy(Dataset(painted["train"].place).images(range(48))).permute(0, 3, 1, 2))
+    assert whole.mean((0, 2, 3)).abs().max() < 1e-5
+    assert (whole.std((0, 2, 3)) - 1).abs().max() < 1e-3
+
+
+def test_a_batch_follows_from_seed_and_number(painted: dict[str, Data]) -> None:
+    for number in (1, 5, 8):
+        one, two = (Images(run_of(painted, number, TINY), "cpu") for _ in range(2))
+        batches = one.batches(0)
+        first, second = next(batches), next(batches)
+        again = next(two.batches(1))
+        assert all(torch.equal(second[name], again[name]) for name in second)
+        assert not torch.equal(first["anchor"], second["anchor"])
+        assert torch.equal(one.loss(second), two.loss(again))
+
+
+def test_pairs_are_those_of_the_index(painted: dict[str, Data]) -> None:
+    task = Images(run_of(painted), "cpu")
+    assert task.sampler is not None
+    pairs, images = task.sampler.draw(3, 8), Dataset(painted["train"].place)
+    batch = task.batch(3)
+    for name, numbers in (("anchor", pairs.anchor), ("positive", pairs.positive)):
+        assert np.array_equal(batch[name].permute(0, 2, 3, 1).numpy(), images.images(numbers))
+    assert str(task.sampler.conditional) == f"normal({QUICK.scale:g})"
+
+
+def test_in_chunks_gradients_are_the_same(painted: dict[str, Data]) -> None:
+    def gradients(chunk: int) -> list[Tensor]:
+        task = Images(run_of(painted, tier=replace(TINY, chunk=chunk)), "cpu")
+        task.model.eval()  # a batch norm in training sees a chunk at a time
+        task.loss(task.batch(0)).backward()
+        return [parameter.grad for parameter in task.model.parameters() if parameter.grad is not None]
+
+    for whole, part in zip(gradients(0), gradients(3), strict=True):
+        assert torch.allclose(whole, part, rtol=1e-4, atol=1e-7)
+
+
+def share_of_two(folder: str) -> None:
+    """In a process that torchrun has started: the gradients of a loss that both have a part in."""
+    places = json.loads(Path(folder, "places.json").read_text())
+    with processes.joined("cpu"):
+        task = Images(run_of({split: Data(*place) for split, place in places.items()}, 1, TINY), "cpu")
+        found = losses_and_gradients(task)
+        torch.save(found, f"{folder}/{processes.rank()}.pt")
+        del task
+        gc.collect()
+
+
+def losses_and_gradients(task: Images) -> list[Any]:
+    """Of the first two batches, the gradients of the second, and the batch norm's mean and variance."""
+    from ident.benchmark.train import Loss
+
+    loss_of = processes.together(Loss(task))
+    losses = []
+    for number in range(2):
+        task.model.zero_grad()
+        loss = loss_of(task.batch(number))
+        loss.backward()
+        losses.append(float(loss.detach()))
+    norm = [value for name, value in task.model.state_dict().items() if "running" in name]
+    return [losses, [parameter.grad for parameter in task.model.parameters()], norm]
+
+
+def test_two_processes_have_the_gradients_of_one(painted: dict[str, Data], tmp_path: Path) -> None:
+    (tmp_path / "places.json").write_text(json.dumps({name: [it.place, it.digest] for name, it in painted.items()}))
+    code = tmp_path / "half.py"
+    code.write_text(f"from tests.benchmark.test_images import share_of_two\nshare_of_two({str(tmp_path)!r})\n")
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", str(code)]
+    paths = os.pathsep.join(filter(None, [str(Path.cwd()), os.environ.get("PYTHONPATH")]))
+    done = subprocess.run(torchrun, env=os.environ | {"PYTHONPATH": paths}, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    losses, gradients, norm = losses_and_gradients(Images(run_of(painted, 1, TINY), "cpu"))
+    for rank in range(2):
+        theirs = torch.load(tmp_path / f"{rank}.pt")
+        assert theirs[0] == pytest.approx(losses, rel=1e-5)
+        for ours, other in ((gradients, theirs[1]), (norm, theirs[2])):
+            one, two = (torch.cat([part.flatten() for part in parts]) for parts in (ours, other))
+            assert (one - two).norm() <= 1e-5 * one.norm()
+
+
+def test_a_batch_that_does_not_divide_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processes, "world", lambda: 3)
+    with pytest.raises(Impossible, match="batch_size 8: does not divide among 3"):
+        processes.share(8)
+
+
+def test_datasets_that_do_not_fit(painted: dict[str, Data], tmp_path: Path) -> None:
+    places = {split: it.place for split, it in painted.items()}
+    with pytest.raises(
+        Impossible, match="nowhere: no dataset to test on; give another --test-data, or type ident render"
+    ):
+        data.find(places | {"test": "nowhere"}, QUICK)
+    with pytest.raises(Impossible, match="is what is trained on, too"):
+        data.find(places | {"test": places["train"]}, QUICK)
+    paint(tmp_path / "large", replace(RECIPE, settings=replace(RECIPE.settings, size=32)), n=16)
+    with pytest.raises(Impossible, match="images of 16 pixels to train on, of 32 to test on"):
+        data.find(places | {"test": str(tmp_path / "large")}, QUICK)
+    much = replace(QUICK, unsupervised=replace(STEPS, batch_size=49))
+    with pytest.raises(Impossible, match="48 images, a batch has 49"):
+        Images(run_of(painted, tier=much), "cpu")
+
+
+@pytest.mark.parametrize(
+    ("loss", "says"),
+    [
+        ("of_each", r"of_each: gave \(8,\); a loss is one number"),
+        ("nothing", "the loss is nan at step 1; no checkpoint was written yet"),
+    ],
+)
+def test_losses_that_are_none(painted: dict[str, Data], tmp_path: Path, loss: str, says: str) -> None:
+    run = run_of(painted, 1, TINY, loss=f"tests.benchmark.test_images:{loss}")
+    with pytest.raises(Failed, match=says):
+        bench.perform(run, tmp_path, "cpu", lambda *_: None)
+
+
+def test_losses_that_cannot_be_had() -> None:
+    every = load_suite("table4").rows
+    wrong = {
+        "infonce": "give module:name",
+        "none:x": "cannot be had",
+        "math:x": "cannot be had",
+        "math:pi": "no function",
+    }
+    for name, says in wrong.items():
+        with pytest.raises(Impossible, match=says):
+            rows.with_loss(every, name)
+    assert [row.number for row in rows.with_loss(every, "math:dist")] == [1, 2, 3, 4, 5, 6, 7]
+
+
+def test_a_shard_that_is_damaged_on_the_way(painted: dict[str, Data], tmp_path: Path) -> None:
+    paint(tmp_path / "data", replace(RECIPE, shard_size=1), n=150)
+    found = data.find({"train": str(tmp_path / "data"), "test": painted["test"].place}, QUICK)
+    run = run_of(found, 1, replace(TINY, unsupervised=replace(STEPS, steps=200, batch_size=2, looks=4)))
+    sampler = Images(run, "cpu").sampler
+    assert sampler is not None
+    drawn = [sampler.draw(number, 2) for number in range(200)]
+    images = [
+        {int(image) for pairs in some for image in (*pairs.anchor, *pairs.positive)} for some in (drawn[:70], drawn)
+    ]
+    shard = tmp_path / "data" / "shards" / f"{min(images[1] - images[0]):05}.h5"
+    before = shard.read_bytes()
+
+    def tell(step: int, _: dict[str, float]) -> None:
+        if step == 50:
+            half = len(before) // 2
+            shard.write_bytes(before[:half] + bytes(byte ^ 1 for byte in before[half:]))
+
+    with pytest.raises(Failed, match=rf"{shard.name}.*what is trained is kept"):
+        bench.perform(run, tmp_path, "cpu", tell)
+    assert (tmp_path / run.name / "checkpoint.pt").exists()
+    shard.write_bytes(before)
+    gc.collect()  # HDF5 has what it read of a file as long as anybody has that open
+    seen: list[int] = []
+    result = bench.perform(run, tmp_path, "cpu", lambda step, _: seen.append(step))
+    assert seen[0] > 50
+    assert [point["step"] for point in result["history"]] == [50, 100, 150, 200]
+
+
+def test_the_nearest_images_are_shown(painted: dict[str, Data]) -> None:
+    task = Images(run_of(painted, 1, TINY), "cpu")
+    place = torch.tensor([[0.0], [5.0], [0.1], [5.2], [0.3]])
+    shown = np.asarray(Image.open(io.BytesIO(task.neighbours(place, rows=2, columns=3))))
+    images = Dataset(painted["test"].place)
+    expected = [[0, 2, 4], [1, 3, 4]]
+    for row, column in np.ndindex(2, 3):
+        there = shown[16 * row : 16 * row + 16, 16 * column : 16 * column + 16]
+        assert np.array_equal(there, images.image(expected[row][column]))
