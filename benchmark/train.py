@@ -122,9 +122,10 @@ def train(
     """
     optimizers = optimizers_of(task.model, training)
     device = next(task.model.parameters()).device
+    scaler = torch.amp.GradScaler(device.type, enabled=training.precision == "float16")
     first = processes.rank() == 0  # which alone looks, tells and saves
     loss_of = processes.together(Loss(task))
-    progress = load(checkpoint, recipe, task.model, optimizers) if checkpoint.exists() else Progress()
+    progress = load(checkpoint, recipe, task.model, optimizers, scaler) if checkpoint.exists() else Progress()
     every = max(1, training.steps // training.looks)
     losses, saved = list[Tensor](), time.monotonic()
     latest = dict(progress.history[-1]) if progress.history else {}
@@ -137,7 +138,7 @@ def train(
                     for group in optimizer.param_groups:
                         group["lr"] = highest * training.rate(progress.step)
                 batch = following(batches, checkpoint)
-                losses.append(step(loss_of, batch, optimizers, device, training.precision))
+                losses.append(step(loss_of, batch, optimizers, scaler, device, training.precision))
                 progress.step += 1
                 progress.seconds = time.monotonic() - began
                 looking = progress.step % every == 0 or progress.step == training.steps
@@ -150,13 +151,13 @@ def train(
                 if not losses and first:
                     tell(progress.step, latest)
                     if time.monotonic() - saved > seconds_between or progress.step == training.steps:
-                        save(checkpoint, recipe, task.model, optimizers, progress)
+                        save(checkpoint, recipe, task.model, optimizers, scaler, progress)
                         saved = time.monotonic()
     except (KeyboardInterrupt, Lost):
         if losses:
             checked(losses, progress.step, checkpoint)
         if first:
-            save(checkpoint, recipe, task.model, optimizers, progress)
+            save(checkpoint, recipe, task.model, optimizers, scaler, progress)
         raise
     return progress
 
@@ -208,16 +209,24 @@ def optimizers_of(model: nn.Module, training: Training) -> Optimizers:
     return made
 
 
-def step(loss_of: nn.Module, batch: Batch, optimizers: Optimizers, device: torch.device, precision: str) -> Tensor:
-    """One step of the training; gives its loss."""
+def step(
+    loss_of: nn.Module,
+    batch: Batch,
+    optimizers: Optimizers,
+    scaler: torch.amp.GradScaler,
+    device: torch.device,
+    precision: str,
+) -> Tensor:
+    """One step of the training; gives its loss. In float16 losses are scaled, so that small gradients are not lost."""
     loss_of.train()
     for optimizer, _ in optimizers:
         optimizer.zero_grad()
     with autocast(device, precision):
         loss: Tensor = loss_of(batch)
-    loss.backward()
+    scaler.scale(loss).backward()
     for optimizer, _ in optimizers:
-        optimizer.step()
+        scaler.step(optimizer)
+    scaler.update()
     return loss.detach()
 
 
@@ -251,7 +260,14 @@ def kept(checkpoint: Path) -> str:
     return f"the last good checkpoint is kept: {checkpoint}" if checkpoint.exists() else "no checkpoint was written yet"
 
 
-def save(checkpoint: Path, recipe: str, model: nn.Module, optimizers: Optimizers, progress: Progress) -> None:
+def save(
+    checkpoint: Path,
+    recipe: str,
+    model: nn.Module,
+    optimizers: Optimizers,
+    scaler: torch.amp.GradScaler,
+    progress: Progress,
+) -> None:
     """Write a checkpoint, whole or not at all; of a model that is finite, or the one before stays."""
     if not all(bool(weights.isfinite().all()) for weights in model.parameters()):
         raise Failed(f"a weight is not finite at step {progress.step}; {kept(checkpoint)}")
@@ -260,6 +276,7 @@ def save(checkpoint: Path, recipe: str, model: nn.Module, optimizers: Optimizers
         "recipe": recipe,
         "model": model.state_dict(),
         "optimizers": [optimizer.state_dict() for optimizer, _ in optimizers],
+        "scaler": scaler.state_dict(),
         "progress": vars(progress),
     }
     content = BytesIO()
@@ -268,7 +285,9 @@ def save(checkpoint: Path, recipe: str, model: nn.Module, optimizers: Optimizers
         part.write_bytes(sha256(content.getbuffer()).digest() + content.getbuffer())
 
 
-def load(checkpoint: Path, recipe: str, model: nn.Module, optimizers: Optimizers) -> Progress:
+def load(
+    checkpoint: Path, recipe: str, model: nn.Module, optimizers: Optimizers, scaler: torch.amp.GradScaler
+) -> Progress:
     """Bring model and optimizers to where a checkpoint left them. Nothing in it is run."""
     device = next(model.parameters()).device
     try:
@@ -289,6 +308,7 @@ def load(checkpoint: Path, recipe: str, model: nn.Module, optimizers: Optimizers
         model.load_state_dict(state["model"])
         for (optimizer, _), kept in zip(optimizers, state["optimizers"], strict=True):
             optimizer.load_state_dict(kept)
+        scaler.load_state_dict(state["scaler"])
         return Progress(**state["progress"])
     except (RuntimeError, LookupError, AttributeError, TypeError, ValueError) as error:
         raise Failed(f"{checkpoint}: does not fit its run ({error}); delete it to begin that run anew") from error

@@ -12,9 +12,12 @@ README = Path(__file__).parent.parent / "README.md"
 
 
 def test_the_examples_run_in_order(tmp_path: Path) -> None:
-    blocks = re.findall(r"^```(console|python)\n(.*?)^```", README.read_text(), re.MULTILINE | re.DOTALL)
+    blocks = re.findall(r"^```(console|python|toml)\n(.*?)^```", README.read_text(), re.MULTILINE | re.DOTALL)
     ran = 0
     for language, text in blocks:
+        if named := re.match(r"# (\w+\.\w+)\n", text):
+            (tmp_path / named[1]).write_text(text)
+            continue
         if language == "python":
             commands = [[sys.executable, "-c", text]]
         else:

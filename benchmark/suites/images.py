@@ -43,6 +43,8 @@ class Images(RowTask):
             encoder = encoders.encoder(row.dim, row.model_space, run.curriculum.side, tier.encoder)
         encoder = encoder.to(memory_format=torch.channels_last)
         self.encoder = processes.normed_together(nn.Sequential(encoders.Pixels(mean, sd), encoder))
+        if tier.compile:
+            self.encoder.compile()
         self.learn(self.encoder)
         self.sampler: Sampler | Exact | None = None
         if run.kind == "unsupervised" and row.conditional != AUGMENTATIONS:

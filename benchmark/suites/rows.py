@@ -167,14 +167,17 @@ class Tier:
     """Or another of `encoders.ENCODERS`, or module:function."""
     chunk: int = 0
     """How many observations are encoded at a time, if not all: what was on the way is computed again for gradients."""
+    compile: bool = False
+    """Whether PyTorch compiles the encoder: minutes at first, faster from then on."""
     render: Render | None = None
     """The datasets that `--render` makes."""
 
     def __post_init__(self) -> None:
         if type(self.samples) is not int or self.samples < metrics.LEAST:
             raise Impossible(f"samples {self.samples!r}: give a whole number from {metrics.LEAST} on")
-        if type(self.whiten) is not bool:
-            raise Impossible(f"whiten {self.whiten!r}: give true or false")
+        for name in ("whiten", "compile"):
+            if type(getattr(self, name)) is not bool:
+                raise Impossible(f"{name} {getattr(self, name)!r}: give true or false")
         if not (is_number(self.scale) and 0 < self.scale < math.inf):
             raise Impossible(f"scale {self.scale!r}: give a number above 0")
         if self.encoder not in encoders.ENCODERS and not plugins.is_one(self.encoder):

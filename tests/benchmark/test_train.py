@@ -59,7 +59,7 @@ def weights(task: Line) -> list[Tensor]:
 
 
 @pytest.mark.parametrize("optimizer", ["adam", "muon"])
-@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+@pytest.mark.parametrize("precision", ["float32", "bfloat16", "float16"])
 def test_a_stopped_run_goes_on_to_the_last_bit(tmp_path: Path, optimizer: str, precision: str) -> None:
     training = replace(TRAINING, optimizer=optimizer, precision=precision)
     alone = Line()

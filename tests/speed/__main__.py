@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 
-from tests.speed import loader, losses, pairs, render, stage, transfer
+from tests.speed import loader, losses, pairs, render, stage, train, transfer
 
 GROUPS = {
     "render": render.measure,
@@ -14,6 +14,7 @@ GROUPS = {
     "transfer": transfer.measure,
     "pairs": pairs.measure,
     "losses": losses.measure,
+    "train": train.measure,
 }
 
 
