@@ -102,13 +102,13 @@ def bench(
         rows, chosen = suites.with_loss(rows, loss), ("unsupervised",)
     if (gpus or processes.launched()) and (parallel or ray_address):
         raise Impossible("--gpus shares each batch, --parallel has a run on each GPU: give one of them")
-    if gpus and not processes.launched():
-        raise SystemExit(work.launch(gpus, ["-m", "ident.cli", *sys.argv[1:]]))
+    if gpus:
+        work.check_gpus(gpus)
     trained_on = work.device_of(device, ray_address)
     found: dict[str, suites.Data] = {}
     if table.images:
         places = datasets.places(data, test_data, scale, render=render)
-        if render:
+        if render and not processes.launched():
             for split, place in places.items():
                 with progress(f"rendering {split}") as done:
                     datasets.render(split, place, scale, ray_address, lambda far: done(far.done, far.total))
@@ -116,6 +116,8 @@ def bench(
     elif data or test_data or render:
         raise Impossible(f"--suite {suite}: has no images; leave out --data, --test-data and --render")
     runs = suites.runs_of(table, rows, chosen, seeds, scale, found)
+    if gpus and not processes.launched():
+        raise SystemExit(work.launch(gpus, ["-m", "ident.cli", *sys.argv[1:]]))
     with processes.joined(trained_on) as trained_on:
         folder = out / table.folder / scale.name
         first = processes.rank() == 0  # it alone writes, of those that share each batch

@@ -205,11 +205,15 @@ def devices() -> tuple[str, ...]:
     )
 
 
-def launch(gpus: int, command: Sequence[str]) -> int:
-    """Type a command anew in so many processes, a GPU each, by torchrun; gives its exit code."""
+def check_gpus(gpus: int) -> None:
+    """Refuse to share batches among more GPUs than there are."""
     there = torch.cuda.device_count()
     if gpus > there:
         raise Impossible(f"--gpus {gpus}: PyTorch sees {there} here; give fewer, or none for the CPU")
+
+
+def launch(gpus: int, command: Sequence[str]) -> int:
+    """Type a command anew in so many processes, a GPU each, by torchrun; gives its exit code."""
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={gpus}"]
     return subprocess.run([*torchrun, *command], check=False).returncode
 
