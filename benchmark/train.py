@@ -281,8 +281,11 @@ def save(
     }
     content = BytesIO()
     torch.save(state, content)
-    with whole(checkpoint) as part:
-        part.write_bytes(sha256(content.getbuffer()).digest() + content.getbuffer())
+    try:
+        with whole(checkpoint) as part:
+            part.write_bytes(sha256(content.getbuffer()).digest() + content.getbuffer())
+    except OSError as error:
+        raise Failed(f"{checkpoint}: {error.strerror}; {kept(checkpoint)}") from error
 
 
 def load(

@@ -409,6 +409,10 @@ def runs_of(
     data: Mapping[str, Data] | None = None,
 ) -> list[Run]:
     """All runs that these rows need. What rows share is one run, under the name of the first row that has it."""
+    if not plugins.is_one(tier.encoder) and suite.images == (tier.encoder == "mlp"):
+        raise Impossible(
+            f"encoder {tier.encoder}: {suite.name} is {'' if suite.images else 'not '}of images; give another"
+        )
     found = dict[str, Run]()
     for seed in range(seeds):
         for row in rows:

@@ -6,7 +6,9 @@ import math
 import os
 import pickle
 import signal
+import subprocess
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from hashlib import sha256
 from io import BytesIO
@@ -228,6 +230,28 @@ def test_muon_moves_matrices_and_adam_the_rest() -> None:
 def test_the_impossible_is_refused(changes: dict[str, Any], says: str) -> None:
     with pytest.raises(Impossible, match=says):
         replace(TRAINING, **changes)
+
+
+def test_no_space_for_a_checkpoint(tmp_path: Path) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", disk], check=True)
+    try:
+
+        def fill(step: int, _: object) -> None:
+            if step == 60:
+                with suppress(OSError):
+                    (disk / "filler").write_bytes(bytes(2**17))
+
+        with pytest.raises(Failed, match=r"run\.pt: No space left on device; the last good checkpoint is kept"):
+            train(Line(), TRAINING, disk / "run.pt", "a", fill, seconds_between=0)
+        assert {path.name for path in disk.iterdir()} == {"filler", "run.pt"}
+        (disk / "filler").unlink()
+        seen: list[int] = []
+        train(Line(), TRAINING, disk / "run.pt", "a", lambda step, _: seen.append(step), seconds_between=0)
+        assert seen[0] > 20
+    finally:
+        subprocess.run(["umount", disk], check=True)
 
 
 def test_a_module_may_learn_faster() -> None:
