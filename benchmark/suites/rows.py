@@ -421,6 +421,12 @@ def runs_of(
 
 def shared_run(suite: Suite, row: Row, kind: str, seed: int, tier: Tier, data: Mapping[str, Data] | None = None) -> Run:
     """The run that gives a row its score of a kind."""
+    return Run(suite.folder, shared_row(suite, row, kind), kind, seed, tier, data or {})
+
+
+def shared_row(suite: Suite, row: Row, kind: str) -> Row:
+    """The row under whose name the run goes that gives a row its score of a kind: the first that has the same."""
+    if kind == "unsupervised":
+        return row
     setting = json.dumps(row.setting(kind))
-    first = next(other for other in suite.rows if kind in other.kinds and json.dumps(other.setting(kind)) == setting)
-    return Run(suite.folder, first if kind != "unsupervised" else row, kind, seed, tier, data or {})
+    return next(other for other in suite.rows if kind in other.kinds and json.dumps(other.setting(kind)) == setting)
