@@ -20,6 +20,7 @@ from ident.cli.pairs import pairs
 from ident.cli.pull import pull
 from ident.cli.push import push
 from ident.cli.render import render
+from ident.cli.report import report
 from ident.cli.show import show
 from ident.cli.verify import verify
 from ident.render.errors import Failed, Impossible
@@ -32,7 +33,7 @@ def ident(debug: bool) -> None:
     """The 3DIdent benchmark: render the scenes, draw pairs, train and score, bring data from and to others."""
 
 
-for command in (render, pairs, bench, pull, push, import_, export, verify, info, show, doctor):
+for command in (render, pairs, bench, report, pull, push, import_, export, verify, info, show, doctor):
     ident.add_command(command)
 
 

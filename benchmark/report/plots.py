@@ -7,57 +7,71 @@ from pathlib import Path
 
 import matplotlib as mpl
 import numpy as np
+import numpy.typing as npt
 import torch
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from ident.benchmark import distributions, spaces
-from ident.benchmark.report.tables import Line, cell, groups, learned
+from ident.benchmark import distributions, metrics, spaces
+from ident.benchmark.report.tables import Line, Result, cell, groups, learned
 from ident.benchmark.suites.rows import Row, Suite
 from ident.render import storage
 
+Floats = npt.NDArray[np.float64]
+
+DOTS = 1000
+"""Of a scatter plot."""
+LEAST = -10.0
+"""Percent that bars show: R2 may be far below zero."""
+
 
 def write(suite: Suite, lines: Sequence[Line], folder: Path) -> list[Path]:
-    """The plots of all that is done; gives their names."""
+    """The plots of all that is done, as files; gives their names."""
+    drawn = figures(suite, lines)
+    for name, figure in drawn.items():
+        with storage.whole(folder / name) as part:
+            figure.savefig(part, format="png", dpi=150)
+    return [folder / name for name in drawn]
+
+
+def figures(suite: Suite, lines: Sequence[Line]) -> dict[str, Figure]:
+    """The plots of all that is done, by the names of their files."""
     there = [line for line in lines if line.results.get("unsupervised")]
-    plots = list[Path]()
+    found = dict[str, Figure]()
     if there:
-        plots.append(folder / "curves.png")
-        plot_curves(suite, there, plots[-1])
+        found["curves.png"] = curves(suite, there)
     for name in dict.fromkeys(line.row.figure for line in there if line.row.figure):
         of_it = [line for line in there if line.row.figure == name]
         if len({line.row.x for line in of_it}) > 1:
-            plots.append(folder / f"figure-{name.replace(' ', '')}.png")
-            plot_figure(suite, name, of_it, plots[-1])
+            found[f"figure-{name.replace(' ', '')}.png"] = papers_figure(suite, name, of_it)
         learning = [line for line in of_it if learned(line)]
         if learning and len({line.row.dim for line in learning}) == 1:
-            plots.append(folder / f"lambda-{name.replace(' ', '')}.png")
-            plot_learned(learning, plots[-1])
-    return plots
+            found[f"lambda-{name.replace(' ', '')}.png"] = learned_figure(learning)
+    return found
 
 
-def plot_curves(suite: Suite, lines: Sequence[Line], path: Path) -> None:
-    """Loss and score against steps, a line a row."""
+def curves(suite: Suite, lines: Sequence[Line]) -> Figure:
+    """Score and loss against steps, a line a run, a colour a row."""
     metric = suite.metrics[0]
-    figure = Figure(figsize=(10, 4), layout="constrained")
-    above, below = figure.subplots(1, 2)
+    figure = Figure(figsize=(6.4, 7), layout="constrained")
+    above, below = figure.subplots(2, 1)
     colours = mpl.colormaps["viridis"](np.linspace(0, 0.9, len(lines)))
     for line, colour in zip(lines, colours, strict=True):
         for number, result in enumerate(line.results["unsupervised"]):
             history = result["history"]
             steps = [point["step"] for point in history]
-            label = f"row {line.label}" if number == 0 else None
+            label = f"row {line.label[:30]}".replace("$", r"\$") if number == 0 else None  # no formula
             above.plot(steps, [100 * point[metric] for point in history], color=colour, label=label, lw=1)
             below.plot(steps, [point["loss"] for point in history], color=colour, lw=1)
     for axes, name in ((above, f"{metric} in percent"), (below, "loss")):
         axes.set(xlabel="step", ylabel=name)
         axes.spines[["top", "right"]].set_visible(False)
-    if len(lines) <= 12:
-        above.legend(frameon=False, fontsize=7)
-    figure.suptitle(suite.title)
-    save(figure, path)
+    figure.legend(loc="outside lower center", ncols=5, frameon=False, fontsize=8)
+    figure.suptitle(suite.title, fontsize=11)
+    return figure
 
 
-def plot_figure(suite: Suite, name: str, lines: Sequence[Line], path: Path) -> None:
+def papers_figure(suite: Suite, name: str, lines: Sequence[Line]) -> Figure:
     """R2 against what a figure of a paper varies, a line a curve, and a dash a group of latents."""
     figure = Figure(figsize=(6, 4), layout="constrained")
     axes = figure.subplots()
@@ -76,24 +90,24 @@ def plot_figure(suite: Suite, name: str, lines: Sequence[Line], path: Path) -> N
     axes.set(xscale="log", ylabel="R2 in percent", title=f"figure {name}")
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(frameon=False, fontsize=7)
-    save(figure, path)
+    return figure
 
 
-def plot_learned(lines: Sequence[Line], path: Path) -> None:
+def learned_figure(lines: Sequence[Line]) -> Figure:
     """Lambda as it is learned, in rising order of where it ends, and the truth as dashed lines."""
-    figure = Figure(figsize=(3.2 * len(lines), 3), layout="constrained")
-    for axes, line in zip(figure.subplots(1, len(lines), squeeze=False)[0], lines, strict=True):
+    figure, panels = grid(len(lines), across=2, height=2.8)
+    for axes, line in zip(panels, lines, strict=True):
         row, history = line.row, line.results["unsupervised"][0]["history"]
-        names = [name for name in history[0] if name.startswith("lambda")]
+        names = [name for name in (history[0] if history else ()) if name.startswith("lambda")]
         for number, name in enumerate(names):
             steps, values = zip(*((point["step"], point[name]) for point in history), strict=True)
             axes.plot(steps, values, color=f"C{number}", lw=1)
         for truth in sorted(set(optimum(row))):
             axes.axhline(truth, color="black", ls="--", lw=0.8)
-        axes.set(xlabel="step", title=f"row {row.number}: {row.loss}")
-        axes.title.set_size(8)
+        axes.set(xlabel="step")
+        axes.set_title(f"row {row.number}: {row.loss}", fontsize=10)
         axes.spines[["top", "right"]].set_visible(False)
-    save(figure, path)
+    return figure
 
 
 def optimum(row: Row) -> list[float]:
@@ -122,7 +136,46 @@ def mass_moved(row: Row, count: int = 100_000) -> float:
     return float((1 - density).clamp_min(0).mean())
 
 
-def save(figure: Figure, path: Path) -> None:
-    """Write a figure, whole or not at all."""
-    with storage.whole(path) as part:
-        figure.savefig(part, format="png", dpi=150)
+def bars(results: Sequence[Result], split: str, names: Sequence[str]) -> Figure:
+    """R2 and MCC of each latent, mean and sd over seeds, with what they are by chance as dashed lines."""
+    places, wide = np.arange(len(names)), 0.4
+    figure = Figure(figsize=(6.4, 1.2 + 0.32 * len(names)), layout="constrained")
+    axes = figure.subplots()
+    for number, (metric, name) in enumerate((("r2", "R2"), ("mcc", "MCC"))):
+        scores = [result["scores"][split][metric] for result in results]
+        each = 100 * np.array([score["per_latent"] for score in scores])
+        chance = 100 * float(np.mean([score["chance"] for score in scores]))
+        sd = each.std(0, ddof=1) if len(each) > 1 else None
+        at = places + (number - 0.5) * wide
+        axes.barh(at, np.maximum(each.mean(0), LEAST), wide, xerr=sd, color=f"C{number}", label=name)
+        axes.axvline(max(chance, LEAST), color=f"C{number}", ls="--", lw=1, label=f"{name} by chance")
+    axes.set_yticks(places, names, fontsize=11)
+    axes.invert_yaxis()
+    axes.set_xlabel("percent", fontsize=11)
+    axes.spines[["top", "right"]].set_visible(False)
+    figure.legend(loc="outside upper center", ncols=4, frameon=False, fontsize=10)
+    return figure
+
+
+def scatter(latents: Floats, recovered: Floats, names: Sequence[str]) -> Figure:
+    """Latents (n, d) against the recovered ones (n, k) that stand for them in the best permutation, one a panel."""
+    found = metrics.correlations(latents, recovered)
+    best = metrics.permutation(found)
+    figure, panels = grid(len(names), across=4, height=1.75)
+    for number, (axes, name) in enumerate(zip(panels, names, strict=True)):
+        axes.plot(latents[:DOTS, number], recovered[:DOTS, best[number]], ".", ms=2, alpha=0.5, color="C0")
+        axes.set_title(f"{name}\n{100 * found[number, best[number]]:.1f}", fontsize=10)
+        axes.set(xticks=[], yticks=[])
+    figure.supxlabel("latent", fontsize=10)
+    figure.supylabel("recovered", fontsize=10)
+    return figure
+
+
+def grid(count: int, *, across: int, height: float) -> tuple[Figure, list[Axes]]:
+    """A figure as wide as a page on a telephone can show, and so many panels in it."""
+    down = -(-count // across)
+    figure = Figure(figsize=(6.4, 0.4 + height * down), layout="constrained")
+    panels = list(figure.subplots(down, across, squeeze=False).flat)
+    for unused in panels[count:]:
+        unused.set_axis_off()
+    return figure, panels[:count]

@@ -51,17 +51,32 @@ def result_of(run: Run, folder: Path) -> Result | None:
     if not path.exists():
         return None
     try:
+        result = load(path, lambda _: run.row.dim)
+    except Failed as error:
+        raise Failed(f"{error}; delete it to run that again") from error
+    except Impossible as error:
+        raise Impossible(f"{error}; give another --out") from error
+    if result["recipe"] != recipe_of(run):
+        raise Impossible(f"{path}: belongs to another run, {result['recipe']}; give another --out, or --force")
+    return result
+
+
+def load(path: Path, dim_of: Callable[[Result], int]) -> Result:
+    """A result as it lies in a file; damaged ones and those of other formats are refused.
+
+    `dim_of` says of how many latents it is, or raises a ValueError that says why it is none.
+    """
+    try:
         result: Result = json.loads(path.read_text())
-        made_by, recipe = result["format"], result["recipe"]
-        current = type(made_by) is int and made_by == FORMAT
-        if current:
-            check(result, run.row.dim)
-    except (ValueError, LookupError, TypeError, AttributeError, RecursionError, OSError) as error:
-        raise Failed(f"{path}: is damaged ({error}); delete it to run that again") from error
-    if not current:
-        raise Impossible(f"{path}: is of format {made_by!r}, this version of ident reads {FORMAT}; give another --out")
-    if recipe != recipe_of(run):
-        raise Impossible(f"{path}: belongs to another run, {recipe}; give another --out, or --force")
+        made_by = result["format"]
+        if type(made_by) is not int:
+            raise ValueError(f"format {made_by!r}")
+        if made_by == FORMAT:
+            check(result, dim_of(result))
+    except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError, OSError) as error:
+        raise Failed(f"{path}: is damaged ({error})") from error
+    if made_by != FORMAT:
+        raise Impossible(f"{path}: is of format {made_by!r}, this version of ident reads {FORMAT}")
     return result
 
 
@@ -81,8 +96,12 @@ def check(result: Result, dim: int) -> None:
     if not all(is_number(number) and isfinite(number) for number in numbers) or len(result["learned"]) % dim:
         raise ValueError("its history is none")
     result["scores"]["test"], result["machine"]["ident"]
+    if not isinstance(json.loads(result["recipe"]), dict):
+        raise ValueError("its recipe is none")
     for point in result["history"]:
         point["step"], point["loss"], point["r2"], point["mcc"]
+        if set(point) != set(result["history"][0]):
+            raise ValueError("its history is none")
 
 
 def lines_of(suite: Suite, tier: Tier, folder: Path, data: Mapping[str, Data]) -> list[Line]:
@@ -109,10 +128,9 @@ def own_lines(row: Row, folder: Path) -> list[Line]:
     """What is done of a row with a loss or an encoder of the user's."""
     found = dict[str, dict[str, list[Result]]]()
     for path in sorted(folder.glob(f"row{row.number:02d}-*-*-seed*/{RESULT}")):
-        with suppress(ValueError, LookupError, TypeError, AttributeError, RecursionError, OSError):
-            result = json.loads(path.read_text())
-            if result["format"] == FORMAT and result["own"]:
-                check(result, row.dim)
+        with suppress(Failed, Impossible, LookupError, TypeError):
+            result = load(path, lambda _: row.dim)
+            if result["own"]:
                 found.setdefault(str(result["own"]), {}).setdefault(result["kind"], []).append(result)
     return [Line(row, by_kind, own) for own, by_kind in found.items()]
 

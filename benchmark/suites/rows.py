@@ -410,9 +410,8 @@ def runs_of(
 ) -> list[Run]:
     """All runs that these rows need. What rows share is one run, under the name of the first row that has it."""
     if not plugins.is_one(tier.encoder) and suite.images == (tier.encoder == "mlp"):
-        raise Impossible(
-            f"encoder {tier.encoder}: {suite.name} is {'' if suite.images else 'not '}of images; give another"
-        )
+        what = "images" if suite.images else "no images"
+        raise Impossible(f"encoder {tier.encoder}: {suite.name} is of {what}; give another")
     found = dict[str, Run]()
     for seed in range(seeds):
         for row in rows:
@@ -428,7 +427,12 @@ def runs_of(
 
 def shared_run(suite: Suite, row: Row, kind: str, seed: int, tier: Tier, data: Mapping[str, Data] | None = None) -> Run:
     """The run that gives a row its score of a kind."""
-    if kind != "unsupervised":
-        setting = json.dumps(row.setting(kind))
-        row = next(it for it in suite.rows if kind in it.kinds and json.dumps(it.setting(kind)) == setting)
-    return Run(suite.folder, row, kind, seed, tier, data or {})
+    return Run(suite.folder, shared_row(suite, row, kind), kind, seed, tier, data or {})
+
+
+def shared_row(suite: Suite, row: Row, kind: str) -> Row:
+    """The row under whose name the run goes that gives a row its score of a kind: the first that has the same."""
+    if kind == "unsupervised":
+        return row
+    setting = json.dumps(row.setting(kind))
+    return next(other for other in suite.rows if kind in other.kinds and json.dumps(other.setting(kind)) == setting)

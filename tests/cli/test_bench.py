@@ -214,7 +214,7 @@ def test_two_processes_share_each_batch(images: tuple[str, ...], ident: Run, tmp
         (["--tier", "paper", "--render"], "--render: tier paper has nothing to render"),
         (["--loss", "nowhere:loss"], "nowhere:loss: cannot be had (No module named 'nowhere')"),
         (["--encoder", "resnet19"], "encoder 'resnet19': choose from mlp, resnet18"),
-        (["--suite", "table2", "--encoder", "resnet18"], "encoder resnet18: table2 is not of images"),
+        (["--suite", "table2", "--encoder", "resnet18"], "encoder resnet18: table2 is of no images"),
         (["--suite", "table2", "--data", "x"], "--suite table2: has no images; leave out --data"),
         (["--suite", "table2", "--space", "sphere"], "table2 has no row with model-space sphere. Its rows are 1: box"),
         (["--suite", "table2", "--row", "11"], "no row with row 11"),

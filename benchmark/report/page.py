@@ -1,0 +1,346 @@
+"""Results as one page: tables, plots and settings, in a file that needs nothing else; and its pictures beside it."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from html import escape
+from importlib.resources import files
+from io import BytesIO
+from pathlib import Path
+from string import Template
+from typing import Any, TypeVar
+
+import numpy as np
+from matplotlib.figure import Figure
+from PIL import Image
+
+from ident.benchmark.metrics import checked
+from ident.benchmark.report import plots, records
+from ident.benchmark.report.plots import Floats
+from ident.benchmark.report.reading import FOLDER, Part, Source
+from ident.benchmark.report.tables import Cell, Column, Line, Result, columns_of, described
+from ident.benchmark.suites.bench import NEIGHBOURS, RECOVERED
+from ident.benchmark.suites.rows import KINDS, Suite, shortened
+from ident.render import latents, storage
+from ident.render.errors import Impossible
+
+PAGE, RECORDS = "index.html", "results.jsonl"
+MARK = '<meta name="generator" content="ident report">'
+"""By which a page is known as one that may be overwritten."""
+DPI = 100
+WIDEST = 480
+"""Pixels of a picture of neighbours."""
+COLOURS = 64, 256
+"""Of plots and of photographs: pages stay small."""
+
+T = TypeVar("T")
+Warn = Callable[[str], object]
+
+
+def write(sources: Sequence[Source], folder: Path, warn: Warn, *, force: bool = False) -> dict[str, Any]:
+    """Write the page, its pictures and the records to a folder; says where they are."""
+    page = folder / PAGE
+    storage.make_folder(folder)
+    if page.exists() and not force and MARK.encode() not in page.read_bytes():
+        raise Impossible(f"{page}: is no report of ident; give another --out, or --force")
+    made = _records(sources)
+    maker = Maker(warn)
+    text = maker.page(sources)
+    contents = {**maker.pictures, RECORDS: records.as_lines(made), PAGE: text.encode("utf-8", "backslashreplace")}
+    for name, content in contents.items():
+        storage.write(folder / name, content)
+    return {"page": str(page), "files": [str(folder / name) for name in contents], "results": made}
+
+
+def _records(sources: Sequence[Source]) -> list[dict[str, Any]]:
+    return [
+        {"results": str(source.place), **made}
+        for source in sources
+        for part in source.parts
+        for made in records.records(part.suite, part.lines)
+    ]
+
+
+class Maker:
+    """Makes a page, and keeps its pictures by name. Every text of results is escaped where it is put in."""
+
+    def __init__(self, warn: Warn) -> None:
+        self.warn, self.pictures = warn, dict[str, bytes]()
+
+    def page(self, sources: Sequence[Source]) -> str:
+        """The page of one source, or of several that are compared with the first."""
+        letters = [chr(ord("A") + number) for number in range(len(sources))] if len(sources) > 1 else [""]
+        links, sections = list[str](), list[str]()
+        if len(sources) > 1:
+            for title, section in compared(sources, letters):
+                links.append(f'<li><a href="#c{len(links)}">{title}</a></li>')
+                sections.append(f'<section id="c{len(links) - 1}"><h2>{title}</h2>{section}</section>')
+        for letter, source in zip(letters, sources, strict=True):
+            for number, part in enumerate(source.parts):
+                name = f"{letter.lower()}{number}" if letter else f"t{number}"
+                title = f"{f'{letter}: ' if letter else ''}{escape(part.suite.title)}, tier {escape(part.tier)}"
+                links.append(f'<li><a href="#{name}">{title}</a></li>')
+                prefix = "-".join(filter(None, [letter, part.suite.name, part.tier]))
+                sections.append(f'<section id="{name}"><h2>{title}</h2>{self.part(part, prefix)}</section>')
+        places = [
+            f"<li>{letter} <code>{escape(str(source.place))}</code></li>"
+            for letter, source in zip(letters, sources, strict=True)
+        ]
+        template = Template(files("ident.benchmark.report").joinpath("page.html").read_text())
+        return template.substitute(
+            mark=MARK,
+            records=RECORDS,
+            places="".join(places),
+            links="".join(links),
+            sections="\n".join(sections),
+        )
+
+    def part(self, part: Part, prefix: str) -> str:
+        """A suite in a tier: the table, the plots of all rows, then each row and the settings."""
+        suite, lines = part.suite, part.lines
+        shown = f"{' and '.join(suite.metrics)} in percent, of {len({line.row.number for line in lines})}"
+        parts = [f"<p>{shown} of {len(suite.rows)} rows. {INTERVALS}</p>", scores(suite, lines)]
+        if suite.runs:
+            parts.append(f"<p>These are the runs of {suite.runs}, which has their curves, pictures and settings.</p>")
+        else:
+            drawn = plots.figures(suite, lines).items()
+            parts.append(figures(self.plot(f"{prefix}-{name}", figure, TITLES[name[0]]) for name, figure in drawn))
+        parts.append("<h3>Rows</h3>")
+        parts += [self.row(suite, line, f"{prefix}-{number}", number == 0) for number, line in enumerate(lines)]
+        if not suite.runs:
+            parts += ["<h3>Settings and machines</h3>", *settings(lines)]
+        return "\n".join(parts)
+
+    def row(self, suite: Suite, line: Line, prefix: str, is_open: bool) -> str:
+        """The pictures of a row: of the kind that it is there for, the images and dots of its first seed."""
+        kind = main_kind(line)
+        results = line.results[kind]
+        names = latents.NAMES if suite.images else tuple(f"latent {number}" for number in range(line.row.dim))
+        drawn = [self.plot(f"{prefix}-latents.png", plots.bars(results, suite.split, names), "R2 and MCC by latent")]
+        if not suite.runs:
+            drawn += self.of_first(results[0], names, prefix)
+        title = ", ".join(filter(None, [f"Row {line.label}", *described(suite, line), kind]))
+        opened = " open" if is_open else ""
+        return f"<details{opened}><summary>{escape(title)}</summary>{figures(drawn)}</details>"
+
+    def of_first(self, result: Result, names: Sequence[str], prefix: str) -> list[str]:
+        """What was recovered by a run, and the nearest images, as far as they are there."""
+        folder: Path = result[FOLDER]
+        drawn, seed = list[str](), f"seed {result['seed']}"
+        if (both := self.tried(folder / RECOVERED, lambda path: pair(path, len(names)))) is not None:
+            title = f"Latents against recovered ones, and their correlation in percent, {seed}"
+            drawn.append(self.plot(f"{prefix}-recovered.png", plots.scatter(*both, names), title))
+        if (image := self.tried(folder / NEIGHBOURS, photograph)) is not None:
+            title = f"Images, and those nearest to them in what was recovered, {seed}"
+            drawn.append(self.picture(f"{prefix}-{NEIGHBOURS}", image, title))
+        return drawn
+
+    def tried(self, path: Path, read: Callable[[Path], T]) -> T | None:
+        """A file's content, if it is there and is what it should be."""
+        if not path.exists():
+            return None
+        try:
+            return read(path)
+        except Exception as error:  # anything may lie there
+            self.warn(f"{path}: is damaged ({error}); left out")
+            return None
+
+    def plot(self, name: str, figure: Figure, title: str) -> str:
+        """A plot in the page."""
+        file = BytesIO()
+        figure.savefig(file, format="png", dpi=DPI)
+        with Image.open(file) as image:
+            return self.picture(name, png(image.convert("RGB"), COLOURS[0]), title)
+
+    def picture(self, name: str, content: bytes, title: str) -> str:
+        """A picture in the page; its bytes are kept for a file, too."""
+        self.pictures[name] = content
+        data = base64.b64encode(content).decode()
+        with Image.open(BytesIO(content)) as image:
+            size = f'width="{image.width}" height="{image.height}"'
+        caption = f"<figcaption>{escape(title)}</figcaption>"
+        return f'<figure><img src="data:image/png;base64,{data}" {size} alt="{escape(title)}">{caption}</figure>'
+
+
+INTERVALS = "± is the sd over seeds; one seed has the interval that holds 95 % of the scores of samples drawn anew."
+TITLES = {"c": "Score and loss", "f": "As the paper's figure", "l": "Lambda as it is learned; dashed: the truth"}
+"""Of plots of all rows, by the first letter of their names: curves, figure-*, lambda-*."""
+
+
+def figures(drawn: Iterable[str]) -> str:
+    """Pictures beside each other where there is room."""
+    return f'<div class="figures">{"".join(drawn)}</div>'
+
+
+def main_kind(line: Line) -> str:
+    """The kind that a row is there for: unsupervised, where it was done."""
+    return next(kind for kind in reversed(KINDS) if line.results.get(kind))
+
+
+def pair(path: Path, dim: int) -> tuple[Floats, Floats]:
+    """Latents (n, dim) and the recovered ones (n, k)."""
+    with np.load(path, allow_pickle=False) as arrays:
+        both = checked(arrays["latents"], arrays["recovered"])
+    if both[0].shape[1] != dim or both[1].shape[1] < dim:
+        raise ValueError(f"latents {both[0].shape} and recovered ones {both[1].shape}, of {dim}")
+    return both
+
+
+def photograph(path: Path) -> bytes:
+    """A picture made small."""
+    with Image.open(path) as image:
+        small = image.convert("RGB")
+    small.thumbnail((WIDEST, WIDEST))
+    return png(small, COLOURS[1])
+
+
+def png(image: Image.Image, colours: int) -> bytes:
+    """A picture of few colours as a file."""
+    file = BytesIO()
+    image.quantize(colours, dither=Image.Dither.NONE).save(file, "png", optimize=True)
+    return file.getvalue()
+
+
+def table(heads: Sequence[str], rows: Iterable[Sequence[str]], *, above: str = "") -> str:
+    """A table in a box of its own that scrolls. Heads and cells are HTML."""
+    head = "".join(f"<th>{name}</th>" for name in heads)
+    body = "".join(f"<tr>{''.join(f'<td>{text}</td>' for text in row)}</tr>\n" for row in rows)
+    return f'<div class="table"><table><thead>{above}<tr>{head}</tr></thead><tbody>\n{body}</tbody></table></div>'
+
+
+def spanning(names: Sequence[str], before: int, widths: Sequence[int]) -> str:
+    """A row of heads above others."""
+    cells = [f'<th colspan="{width}">{escape(name)}</th>' for name, width in zip(names, widths, strict=True)]
+    return f'<tr class="above"><th colspan="{before}"></th>{"".join(cells)}</tr>'
+
+
+def scores(suite: Suite, lines: Sequence[Line]) -> str:
+    """The table: of each score ours, the paper's, and how far ours is from it."""
+    columns = main_first(columns_of(suite, lines))
+    cells = [[column.cell(suite, line) for column in columns.values()] for line in lines]
+    with_paper = [any(found and found.paper for found in column) for column in zip(*cells, strict=True)]
+    heads, widths = ["row", "data", "model"], [3 if paper else 1 for paper in with_paper]
+    for paper in with_paper:
+        heads += ["ours", "paper", "difference"] if paper else ["ours"]
+    rows = list[list[str]]()
+    for line, of_line in zip(lines, cells, strict=True):
+        texts = named(suite, line)
+        for found, paper in zip(of_line, with_paper, strict=True):
+            texts.append(ours(found))
+            if paper:
+                texts += [found.papers if found else "", signed(found.difference if found else None)]
+        rows.append(texts)
+    return table(heads, rows, above=spanning(list(columns), 3, widths))
+
+
+def main_first(columns: Mapping[str, Column]) -> dict[str, Column]:
+    """Columns of what rows are there for before those that it is compared with."""
+    return dict(sorted(columns.items(), key=lambda item: -KINDS.index(item[1].kind) if item[1].kind else 0))
+
+
+def named(suite: Suite, line: Line) -> list[str]:
+    """Which row it is, of what data and what model."""
+    return [escape(line.label), *(f'<span class="words">{escape(text)}</span>' for text in described(suite, line))]
+
+
+def ours(found: Cell | None) -> str:
+    """A score with its sd over seeds, or of one seed with its interval."""
+    if found is None:
+        return ""
+    small = f"± {found.sd:.2f}" if found.seeds > 1 else f"{found.low:.2f} to {found.high:.2f}"
+    return f"<b>{found.ours:.2f}</b> <small>{small}</small>"
+
+
+def signed(difference: float | None) -> str:
+    """A difference, if there is one."""
+    return "" if difference is None else f"{difference:+.2f}"
+
+
+def compared(sources: Sequence[Source], letters: Sequence[str]) -> list[tuple[str, str]]:
+    """Titles and tables of what several sources have, against the first.
+
+    It is the same tier that is compared; where each source has a suite in one tier alone, these.
+    """
+    made = list[tuple[str, str]]()
+    for first in sources[0].parts:
+        parts = [first, *filter(None, (counterpart(first, sources[0], other) for other in sources[1:]))]
+        if len(parts) == len(sources):
+            title = f"{' against '.join(letters)}: {escape(first.suite.title)}"
+            tiers = ", ".join(f"{letter} tier {part.tier}" for letter, part in zip(letters, parts, strict=True))
+            shown = f"<p>{' and '.join(first.suite.metrics)} in percent; {escape(tiers)}.</p>"
+            made.append((title, shown + differences(first.suite, [part.lines for part in parts], letters)))
+    return made
+
+
+def counterpart(part: Part, source: Source, other: Source) -> Part | None:
+    """The part of another source that a part is compared with."""
+    mine, others = ([one for one in of.parts if one.suite.name == part.suite.name] for of in (source, other))
+    same = [one for one in others if one.tier == part.tier]
+    if not same and len(mine) == len(others) == 1:
+        same = others
+    return same[0] if same else None
+
+
+def differences(suite: Suite, sources: Sequence[Sequence[Line]], letters: Sequence[str]) -> str:
+    """Each score of each source, how far it is from the first's, and the paper's."""
+    by_key = [{(line.row.number, line.own): line for line in lines} for lines in sources]
+    keys = sorted({key for lines in by_key for key in lines})
+    some = [line for lines in sources for line in lines]
+    columns = main_first(columns_of(suite, some))
+    each = [name for letter in letters[1:] for name in (letter, f"{letter} - {letters[0]}")]
+    heads = ["row", "data", "model", *[letters[0], *each, "paper"] * len(columns)]
+    rows = list[list[str]]()
+    for key in keys:
+        there = [lines.get(key) for lines in by_key]
+        texts = named(suite, next(filter(None, there)))
+        for column in columns.values():
+            first, *others = (column.cell(suite, line) if line else None for line in there)
+            texts.append(ours(first))
+            for other in others:
+                texts += [ours(other), signed(other.ours - first.ours if first and other else None)]
+            texts.append(next((found.papers for found in (first, *others) if found), ""))
+        rows.append(texts)
+    widths = [2 * len(letters)] * len(columns)
+    return table(heads, rows, above=spanning(list(columns), 3, widths))
+
+
+def settings(lines: Sequence[Line]) -> list[str]:
+    """Of each kind: what all its runs share, and a table of the runs with what differs."""
+    made = list[str]()
+    for kind in KINDS:
+        runs = {str(one[FOLDER]): one for line in lines for one in line.results.get(kind, ())}
+        if not runs:
+            continue
+        known = [described_run(result) for result in runs.values()]
+        names = list(dict.fromkeys(name for of_run in known for name in of_run))
+        shared = {name: known[0].get(name) for name in names if len({of_run.get(name) for of_run in known}) == 1}
+        differing = [name for name in names if name in ALWAYS or name not in shared]
+        listed = "".join(
+            f"<li>{escape(name)} <code>{escape(text)}</code></li>"
+            for name, text in shared.items()
+            if text and name not in ALWAYS
+        )
+        rows = ([escape(of_run.get(name, "")) for name in differing] for of_run in known)
+        count = f"{len(known)} run{'' if len(known) == 1 else 's'}"
+        made.append(
+            f"<details><summary>{kind}, {count}</summary>"
+            f'<ul class="settings">{listed}</ul>{table(list(map(escape, differing)), rows)}</details>'
+        )
+    return made
+
+
+ALWAYS = ("row", "seed", "seconds")
+"""What the table of runs shows even if it is the same in all."""
+
+
+def described_run(result: Result) -> dict[str, str]:
+    """All that decided a run, and what ran it, in words."""
+    recipe: Mapping[str, Any] = json.loads(result["recipe"])
+    known: dict[str, Any] = {"row": result["row"], "own": result["own"], "seed": result["seed"]}
+    known["seconds"] = f"{result['seconds']:.0f}"
+    known |= {name: value for name, value in recipe.items() if name not in ("kind", "data", "seed")}
+    known |= {f"data to {split}": place for split, place in result["data"].items()}
+    known |= {"machine" if name == "name" else name: value for name, value in result["machine"].items()}
+    return {name: shortened(text) if isinstance(text, str) else json.dumps(text) for name, text in known.items()}

@@ -1,0 +1,35 @@
+"""`ident report`: a page of what `ident bench` has made."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+
+@click.command()
+@click.argument("results", nargs=-1, type=click.Path(path_type=Path))
+@click.option("--out", type=click.Path(path_type=Path), default="report", show_default=True, help="The page goes here.")
+@click.option("--force", is_flag=True, help="Overwrite an index.html that is no report.")
+@click.option("--json", "as_json", is_flag=True, help="Print page, files and results as one JSON object.")
+def report(results: tuple[Path, ...], out: Path, force: bool, as_json: bool) -> None:
+    """Make a page of results.
+
+    RESULTS is a folder that `ident bench` wrote to, or that of a suite or a tier in it.  [default: results] Of several,
+    each is compared with the first. The page is one file that needs no network; its pictures, and results.jsonl, one
+    line a run, lie beside it.
+
+    \b
+    ident report
+    ident report results/table2 --out page
+    ident report mine theirs
+    """
+    from ident.benchmark.report import page, reading  # here: they take PyTorch, which takes seconds
+
+    def warn(text: str) -> None:
+        click.echo(f"ident: {' '.join(text.split())}", err=True)
+
+    sources = [reading.read(place, warn) for place in results or (Path("results"),)]
+    made = page.write(sources, out, warn, force=force)
+    click.echo(json.dumps(made) if as_json else made["page"])

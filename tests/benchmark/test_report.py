@@ -1,0 +1,322 @@
+"""The page of results: whole in itself, true to what lies there, and safe whatever that is."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import shutil
+import subprocess
+from collections.abc import Callable
+from dataclasses import replace
+from html.parser import HTMLParser
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from ident.benchmark import report
+from ident.benchmark.report import page, reading
+from ident.benchmark.suites import bench, data, synthetic
+from ident.benchmark.suites.rows import Data, Run, load_suite, load_tier
+from ident.benchmark.train import Training
+from ident.render.errors import Impossible
+from ident.render.manifest import Uniform
+from tests.render.engines import RECIPE
+from tests.render.test_dataset import paint
+
+SHORT = Training(steps=2, batch_size=16, learning_rate=1e-3, looks=2)
+QUICK = {
+    images: replace(
+        load_tier("laptop", images=images), name="quick", supervised=SHORT, unsupervised=SHORT, samples=32, render=None
+    )
+    for images in (False, True)
+}
+RUNS = (
+    ("table1", 1, "identity", 0), ("table1", 3, "unsupervised", 0), ("table1", 3, "unsupervised", 1),
+    ("table4", 1, "unsupervised", 0), ("table4", 9, "identity", 0), ("aninfonce", 2, "unsupervised", 0),
+    ("aninfonce", 4, "unsupervised", 0),
+)  # fmt: skip
+SCRIPT = "<script>alert('x')</script>, $\\frac$"
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Results of real runs, as short as they can be."""
+    folder = tmp_path_factory.mktemp("made")
+    for split, place in (("train", "train"), ("test", "test")):
+        paint(folder / place, replace(RECIPE, source=Uniform(0, split)), 40)
+    found = data.find({split: str(folder / split) for split in ("train", "test")}, QUICK[True])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(synthetic, "MEASURED", 500)
+        for name, number, kind, seed in RUNS:
+            suite = load_suite(name)
+            of_it: dict[str, Data] = found if suite.images else {}
+            run = Run(name, suite.rows[number - 1], kind, seed, QUICK[suite.images], of_it)
+            bench.perform(run, folder / "out" / name / "quick", "cpu", lambda *_: None)
+    return folder / "out"
+
+
+@pytest.fixture
+def results(made: Path, tmp_path: Path) -> Path:
+    """The same, to change."""
+    return Path(shutil.copytree(made, tmp_path / "results", ignore=shutil.ignore_patterns("*.pt")))
+
+
+def warned(text: str) -> None:
+    raise AssertionError(text)
+
+
+def written(*places: Path, warn: Callable[[str], object] = warned) -> tuple[str, dict[str, Any]]:
+    """The page of some results, and what `write` says."""
+    said = page.write([reading.read(place, warn) for place in places], places[0].parent / "report", warn)
+    return Path(said["page"]).read_text(), said
+
+
+class Tags(HTMLParser):
+    """The tags of a page, and what they refer to."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags, self.targets = set[str](), list[str]()
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        self.targets += [value or "" for name, value in attrs if name in ("src", "href", "srcset", "style")]
+
+
+def test_the_page_has_all_in_itself(results: Path) -> None:
+    text, said = written(results)
+    tags = Tags(text)
+    pictures = [target for target in tags.targets if target.startswith("data:image/png;base64,")]
+    assert len(pictures) == len([name for name in said["files"] if name.endswith(".png")]) >= 15
+    for picture in pictures:
+        content = base64.b64decode(picture.partition(",")[2], validate=True)
+        with Image.open(BytesIO(content)) as image:
+            assert min(image.size) > 50
+    others = [target for target in tags.targets if not target.startswith(("data:", "#"))]
+    assert others == ["results.jsonl"]
+    assert not re.search(r"https?:|url\(|@import", text)
+    assert not tags.tags & {"script", "link", "iframe", "object"}
+    assert {"details", "table", "img"} <= tags.tags
+    names = {Path(name).name for name in said["files"]}
+    assert {
+        "table4-quick-0-neighbours.png", "table4-quick-0-recovered.png", "table4-quick-0-latents.png",
+        "table4-quick-curves.png", "aninfonce-quick-figure-2.png", "aninfonce-quick-lambda-2.png", "index.html",
+    } <= names  # fmt: skip
+    assert all(Path(name).stat().st_size for name in said["files"])
+    assert len(text) < 2e6
+    assert written(results)[0] == text
+
+
+def test_the_table_has_ours_the_papers_and_the_difference(results: Path) -> None:
+    values = [
+        100 * json.loads(path.read_text())["scores"]["test"]["r2"]["value"]
+        for path in sorted(results.glob("table1/quick/row03-*/result.json"))
+    ]
+    ours, sd = np.mean(values), np.std(values, ddof=1)
+    text, _ = written(results / "table1")
+    assert f"<b>{ours:.2f}</b> <small>± {sd:.2f}</small></td><td>99.91 ± 0.01</td><td>{ours - 99.91:+.2f}</td>" in text
+    score = json.loads((results / "table1/quick/row01-identity-seed0/result.json").read_text())["scores"]["test"]["r2"]
+    interval = f"<b>{100 * score['value']:.2f}</b> <small>{100 * score['low']:.2f} to {100 * score['high']:.2f}"
+    assert text.count(interval) == 4  # rows 1 to 4 share the run
+    for setting in ("learning_rate <code>0.001", "machine", "ident <code>", "<th>seconds</th>"):
+        assert setting in text
+
+
+def test_table_5_is_beside_table_4(results: Path) -> None:
+    for place in (results, results / "table4", results / "table4" / "quick"):
+        assert [part.suite.name for part in reading.read(place, warned).parts][:2] == ["table4", "table5"]
+    text, said = written(results / "table4")
+    assert "Table 5: 3DIdent" in text
+    result = json.loads((results / "table4/quick/row01-unsupervised-seed0/result.json").read_text())
+    assert f"<b>{100 * result['scores']['train']['mcc']['value']:.2f}</b>" in text
+    papers = {(one["suite"], one["row"]): (one["split"], one["paper_r2"]) for one in said["results"]}
+    assert papers[("table4", 1)] == ("test", 96.73)
+    assert papers[("table5", 1)] == ("train", 97.83)
+
+
+KEYS = {
+    "results", "suite", "tier", "row", "own", "kind", "seed", "latent_space", "marginal", "conditional", "dim",
+    "model_space", "model", "loss", "matches", "encoder", "split", "seconds", "ident", "paper_r2", "paper_r2_sd",
+}  # fmt: skip
+
+
+def test_a_record_a_run(results: Path) -> None:
+    _, said = written(results)
+    lines = (results.parent / "report" / "results.jsonl").read_text().splitlines()
+    records = [json.loads(line) for line in lines]
+    assert records == said["results"]
+    keys = [tuple(one[name] for name in ("suite", "row", "kind", "seed")) for one in records]
+    again = [("table5", *key[1:]) for key in RUNS if key[0] == "table4"]
+    assert sorted(keys) == sorted([*RUNS, *again])
+    for one in records:
+        of_scores = {
+            f"{split}_{metric}{what}"
+            for split in (("test", "train") if one["suite"] in ("table4", "table5") else ("test",))
+            for metric in ("r2", "mcc", "spearman")
+            for what in ("", "_low", "_high", "_chance")
+        }
+        more = {"paper_mcc", "paper_mcc_sd"} if one["suite"] in ("table4", "table5") else set()
+        assert set(one) == KEYS | of_scores | more
+    assert {one["paper_r2"] for one in records if one["suite"] == "table1"} == {66.98, 99.91}
+    documented = (Path(__file__).parents[2] / "docs" / "benchmark.md").read_text()
+    assert all(f"`{name}`" in documented for name in KEYS)
+
+
+def test_bench_writes_the_same_records(results: Path, tmp_path: Path) -> None:
+    part = next(part for part in reading.read(results, warned).parts if part.suite.name == "table1")
+    files = report.write(part.suite, part.lines, tmp_path)
+    assert tmp_path / "results.jsonl" in files
+    records = [json.loads(line) for line in (tmp_path / "results.jsonl").read_text().splitlines()]
+    _, said = written(results / "table1")
+    assert [{"results": str(results / "table1"), **one} for one in records] == said["results"]
+
+
+def changed(path: Path, **changes: Any) -> None:
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+
+def test_texts_of_results_are_escaped(results: Path) -> None:
+    tier = results / "table1" / "quick"
+    shutil.copytree(tier / "row03-unsupervised-seed0", tier / "row03-mine-unsupervised-seed0")
+    path = tier / "row03-mine-unsupervised-seed0" / "result.json"
+    result = json.loads(path.read_text())
+    recipe = json.dumps(json.loads(result["recipe"]) | {SCRIPT: SCRIPT, "loss": SCRIPT})
+    changed(path, own=SCRIPT, machine={"ident": SCRIPT, SCRIPT: [SCRIPT]}, recipe=recipe, data={SCRIPT: "\ud800"})
+    text, said = written(results / "table1")
+    assert "script" not in Tags(text).tags
+    assert "&lt;script&gt;alert(&#x27;x&#x27;)" in text
+    assert [one["own"] for one in said["results"]].count(SCRIPT) == 1
+    mine = next(one for one in said["results"] if one["own"])
+    assert (mine["paper_r2"], mine["loss"]) == (None, SCRIPT)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda path: path.write_text(path.read_text()[:-9]),
+        lambda path: path.write_text('{"loss": 0.5}'),
+        lambda path: path.write_text("[" * 100_000),
+        lambda path: changed(path, suite="table9"),
+        lambda path: changed(path, row=99),
+        lambda path: changed(path, row=True),
+        lambda path: changed(path, kind=["unsupervised"]),
+        lambda path: changed(path, seed="0"),
+        lambda path: changed(path, own=3),
+        lambda path: changed(path, tier="../../x"),
+        lambda path: changed(path, learned=[1.0] * 10),
+        lambda path: changed(path, recipe="3"),
+        lambda path: changed(path, seconds=10**400),
+        lambda path: changed(path, scores={"test/../x": json.loads(path.read_text())["scores"]["test"]}),
+        lambda path: changed(path, format="3"),
+        lambda path: changed(path, seed=1),  # there are two of it then
+    ],
+)
+def test_what_is_damaged_or_foreign_is_named_and_left_out(results: Path, damage: Callable[[Path], Any]) -> None:
+    path = results / "table1" / "quick" / "row03-unsupervised-seed0" / "result.json"
+    damage(path)
+    said = list[str]()
+    lines = next(part.lines for part in reading.read(results / "table1", said.append).parts)
+    assert len(said) == 1
+    assert "row03-unsupervised-seed" in said[0]
+    assert "left out" in said[0]
+    assert len(next(line for line in lines if line.row.number == 3).results["unsupervised"]) == 1
+
+
+def test_pictures_that_are_damaged_are_named_and_left_out(results: Path) -> None:
+    run = results / "table4" / "quick" / "row01-unsupervised-seed0"
+    (run / "neighbours.png").write_bytes(b"\x89PNG")
+    np.savez(run / "recovered.npz", latents=np.zeros((9, 3)), recovered=np.zeros((9, 3)))
+    said = list[str]()
+    text, made = written(results / "table4", warn=said.append)
+    assert "recovered.npz: is damaged (latents (9, 3) and recovered ones (9, 3), of 10); left out" in said[0]
+    assert "neighbours.png: is damaged" in said[1]
+    assert not [name for name in made["files"] if "table4-quick-0-neighbours" in name]
+    assert "Row 1" in text
+
+
+def test_scores_beyond_all_measure_are_drawn(results: Path) -> None:
+    path = results / "table1" / "quick" / "row03-unsupervised-seed0" / "result.json"
+    result = json.loads(path.read_text())
+    result["scores"]["test"]["r2"] |= {"value": -1e300, "low": -1e300, "per_latent": [-1e300] * 10, "chance": -1e300}
+    result["history"] = [point | {"loss": 1e300, "r2": -1e300} for point in result["history"]]
+    path.write_text(json.dumps(result))
+    shutil.rmtree(results / "table1" / "quick" / "row03-unsupervised-seed1")
+    assert "Row 3" in written(results / "table1")[0]
+
+
+def test_two_results_are_compared(results: Path, tmp_path: Path) -> None:
+    other = Path(shutil.copytree(results / "table1", tmp_path / "other"))
+    for path in (other / "quick").glob("row03-*/result.json"):
+        result = json.loads(path.read_text())
+        result["scores"]["test"]["r2"]["value"] += 0.125
+        path.write_text(json.dumps(result))
+    text, said = written(results, other)
+    assert "A against B: Table 1" in text
+    assert "A against B: Table 4" not in text
+    assert text.count("<td>+12.50</td>") == 1
+    assert text.count("<td>+0.00</td>") == 4
+    assert {one["results"] for one in said["results"]} == {str(results), str(other)}
+    assert {"A-table1-quick-curves.png", "B-table1-quick-curves.png"} <= {Path(name).name for name in said["files"]}
+    for path in (other / "quick").glob("*/result.json"):
+        changed(path, tier="huge")
+    assert "A tier quick, B tier huge" in written(results / "table1", other)[0]
+
+
+def test_the_impossible_is_refused(results: Path, tmp_path: Path) -> None:
+    with pytest.raises(Impossible, match="none: no results there; give a folder that ident bench wrote to, or type"):
+        reading.read(tmp_path / "none", warned)
+    (results / "report").mkdir()
+    (results / "report" / "index.html").write_text("<h1>My site</h1>")
+    with pytest.raises(Impossible, match=r"index.html: is no report of ident; give another --out, or --force"):
+        written(results / "table1")
+    changed(results / "table1" / "quick" / "row01-identity-seed0" / "result.json", format=3)
+    with pytest.raises(Impossible, match="is of format 3, this version of ident reads 2; type ident bench"):
+        reading.read(results, warned)
+
+
+BROWSER = (
+    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--hide-scrollbars",
+    "--disable-background-networking", "--disable-component-update", "--disable-sync",
+)  # fmt: skip
+LOOK = """<script>addEventListener("load", () => {
+  const images = [...document.images], wide = document.documentElement.scrollWidth;
+  parent.postMessage([innerWidth, images.length, images.filter(one => one.complete && one.naturalWidth > 0).length,
+    wide <= innerWidth, images.every(one => one.getBoundingClientRect().right <= innerWidth)].join(" "), "*");
+})</script></body>"""
+FRAME = """<script>addEventListener("message", (event) => { document.title = event.data; })</script>
+<iframe src="copy.html" style="border: 0; width: WIDTHpx; height: 1200px"></iframe>"""
+"""A window of its own would be 500 pixels wide at least."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("width", [400, 1600])
+def test_a_browser_shows_it(results: Path, tmp_path: Path, width: int) -> None:
+    if not shutil.which("chromium"):
+        subprocess.run([Path(__file__).parents[2] / "docker" / "browser.sh"], check=True)
+    text, said = written(results)
+    copy = tmp_path / "copy.html"
+    allowed = text.replace("default-src 'none'", "script-src 'unsafe-inline'; default-src 'none'")
+    copy.write_text(allowed.replace("</body>", LOOK).replace("<details>", "<details open>"))
+    frame, picture = tmp_path / "frame.html", tmp_path / "page.png"
+    frame.write_text(FRAME.replace("WIDTH", str(width)))
+
+    def browse(*arguments: object) -> str:
+        command = ["chromium", *BROWSER, f"--user-data-dir={tmp_path / 'profile'}", f"--window-size={width},1200"]
+        done = subprocess.run([*command, *map(str, arguments)], capture_output=True, text=True, check=True, timeout=120)
+        return done.stdout
+
+    shown = browse("--virtual-time-budget=10000", "--dump-dom", frame.as_uri())
+    title = re.search("<title>(.*?)</title>", shown)
+    count = len([name for name in said["files"] if name.endswith(".png")])
+    assert title is not None
+    assert title[1] == f"{width} {count} {count} true true"
+    browse(f"--screenshot={picture}", Path(said["page"]).absolute().as_uri())
+    with Image.open(picture) as image:
+        assert image.size == (width, 1200)
+        assert len(np.unique(np.asarray(image.convert("L")))) > 50
