@@ -19,7 +19,7 @@ class Curriculum:
     side: float = 1.0
     """Of the model's box at the start, from which it is learned."""
     spread: float = 0.0
-    """How far positives are from their anchors at the start, in standard deviations of the latents, or further."""
+    """How far positives are from their anchors at the start in each latent, in its standard deviations, or further."""
     region: float = 1.0
     """The share of the sides of a box that batches shrink to. They stay there."""
     parts: int = 1
@@ -55,8 +55,8 @@ class Curriculum:
 
 
 def moved(anchor: Tensor, positive: Tensor) -> float:
-    """How far positives (n, d) are from their anchors (n, d), in standard deviations of these."""
-    return float((positive - anchor).square().mean().sqrt() / anchor.var(0).mean().sqrt())
+    """How far positives (n, d) are from their anchors (n, d), in standard deviations: the latent that moves least."""
+    return float(((positive - anchor).square().mean(0) / anchor.var(0)).sqrt().min())
 
 
 def part(box: Box, share: float) -> Box:
