@@ -7,7 +7,7 @@ import pickle
 import signal
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -43,7 +43,7 @@ class Training:
     """How long and by what a model is trained.
 
     The learning rate rises over `warm_up` steps, stays to the share `constant` of all steps, then falls linearly to 0.
-    `muon` moves matrices by Muon, and all else by Adam.
+    `muon` moves matrices and the kernels of convolutions by Muon, and all else by Adam.
     """
 
     steps: int
@@ -198,15 +198,42 @@ def optimizers_of(model: nn.Module, training: Training) -> Optimizers:
         for parameter in module.parameters(recurse=False)
         if parameter.requires_grad
     }
-    matrices = [parameter for parameter in rates if parameter.ndim == 2 and training.optimizer == "muon"]
+    matrices = [parameter for parameter in rates if parameter.ndim in (2, 4) and training.optimizer == "muon"]
     made: Optimizers = []
     if matrices:
-        made.append((torch.optim.Muon(matrices, weight_decay=0.0), MUON * training.learning_rate))
+        made.append((Muon(matrices), MUON * training.learning_rate))
     for rate in dict.fromkeys(rates.values()):
         others = [it for it in rates if rates[it] == rate and not any(it is matrix for matrix in matrices)]
         if others:
             made.append((torch.optim.Adam(others), rate * training.learning_rate))
     return made
+
+
+class Muon(torch.optim.Muon):
+    """Muon for matrices, and for kernels (out, in, h, w) as the matrices (out, in * h * w) that they are in memory."""
+
+    def __init__(self, weights: Sequence[nn.Parameter]) -> None:
+        self.weights = weights
+        self.matrices = [nn.Parameter(as_matrix(weight.data, weight)) for weight in weights]
+        super().__init__(self.matrices, weight_decay=0.0)
+
+    def zero_grad(self, set_to_none: bool = True) -> None:  # noqa: ARG002
+        """Forget all gradients."""
+        for one in (*self.weights, *self.matrices):
+            one.grad = None
+
+    def take(self) -> None:
+        """Take over the gradients of the weights."""
+        for weight, matrix in zip(self.weights, self.matrices, strict=True):
+            matrix.grad = None if weight.grad is None else as_matrix(weight.grad, weight)
+
+
+def as_matrix(x: Tensor, weight: Tensor) -> Tensor:
+    """A kernel as a matrix, its elements in the order in which the weight's lie: of that itself, it is a view."""
+    if x.ndim == 2:
+        return x
+    last = weight.is_contiguous(memory_format=torch.channels_last)
+    return (x.permute(0, 2, 3, 1) if last else x).flatten(1)
 
 
 def step(
@@ -225,6 +252,8 @@ def step(
         loss: Tensor = loss_of(batch)
     scaler.scale(loss).backward()
     for optimizer, _ in optimizers:
+        if isinstance(optimizer, Muon):
+            optimizer.take()
         scaler.step(optimizer)
     scaler.update()
     return loss.detach()

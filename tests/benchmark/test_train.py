@@ -254,6 +254,34 @@ def test_no_space_for_a_checkpoint(tmp_path: Path) -> None:
         subprocess.run(["umount", disk], check=True)
 
 
+@pytest.mark.parametrize("memory", [torch.contiguous_format, torch.channels_last])
+def test_muon_moves_kernels_as_the_matrices_that_they_are(memory: torch.memory_format) -> None:
+    with seeded(0):
+        model = nn.Sequential(nn.Conv2d(3, 8, 3, bias=False), nn.Conv2d(8, 4, 1, bias=False))
+    model = model.to(memory_format=memory)
+    before = [weight.detach().clone() for weight in model.parameters()]
+    ((muon, highest),) = training_loop.optimizers_of(model, TRAINING)
+    assert isinstance(muon, training_loop.Muon)
+    assert highest == training_loop.MUON * TRAINING.learning_rate
+    x = torch.randn(5, 3, 6, 6, generator=torch.Generator().manual_seed(0))
+    for _ in range(3):
+        muon.zero_grad()
+        model(x).square().mean().backward()
+        matrices = [nn.Parameter(weight.detach().clone().flatten(1)) for weight in model.parameters()]
+        for matrix, weight in zip(matrices, model.parameters(), strict=True):
+            assert weight.grad is not None
+            matrix.grad = weight.grad.clone().flatten(1)
+        expected = torch.optim.Muon(matrices, lr=0.1, momentum=0.0, weight_decay=0.0)
+        expected.step()  # type: ignore[no-untyped-call]
+        for group in muon.param_groups:
+            group.update(lr=0.1, momentum=0.0)
+        muon.take()
+        muon.step()
+        for matrix, weight in zip(matrices, model.parameters(), strict=True):
+            assert torch.allclose(weight.detach().flatten(1), matrix.detach(), atol=2e-3)
+    assert all(not torch.equal(old, new) for old, new in zip(before, model.parameters(), strict=True))
+
+
 def test_a_module_may_learn_faster() -> None:
     class Fast(nn.Linear):
         rate = 10.0
