@@ -272,11 +272,11 @@ def test_muon_moves_kernels_as_the_matrices_that_they_are(memory: torch.memory_f
             assert weight.grad is not None
             matrix.grad = weight.grad.clone().flatten(1)
         expected = torch.optim.Muon(matrices, lr=0.1, momentum=0.0, weight_decay=0.0)
-        expected.step()  # type: ignore[no-untyped-call]
+        expected.step()
         for group in muon.param_groups:
             group.update(lr=0.1, momentum=0.0)
         muon.take()
-        muon.step()
+        muon.step()  # type: ignore[no-untyped-call]
         for matrix, weight in zip(matrices, model.parameters(), strict=True):
             assert torch.allclose(weight.detach().flatten(1), matrix.detach(), atol=2e-3)
     assert all(not torch.equal(old, new) for old, new in zip(before, model.parameters(), strict=True))
