@@ -153,7 +153,7 @@ def bench(
     console.print(table.title)
     console.print(f"{' and '.join(table.metrics)} in percent, the papers' in brackets; tier {scale.name}\n")
     console.print(printed(table, shown))
-    click.echo(f"\n{', '.join(map(str, files))}")
+    click.echo("\n" + click.wrap_text(f"{into}: {', '.join(path.name for path in files)}", 80))
 
 
 def steps_of(run: Run) -> int:

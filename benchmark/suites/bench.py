@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from ident.benchmark import processes
+from ident.benchmark import plugins, processes
 from ident.benchmark.metrics import METRICS
 from ident.benchmark.report.tables import Line
 from ident.benchmark.suites.images import Images
@@ -120,7 +120,8 @@ def lines_of(suite: Suite, tier: Tier, folder: Path, data: Mapping[str, Data]) -
                 if result is None:
                     break
                 found.setdefault(kind, []).append(result)
-        lines += [Line(row, found), *own_lines(row, folder)]
+        own = plugins.is_one(tier.encoder)  # then all is the user's
+        lines += [*([] if own else [Line(row, found)]), *own_lines(row, folder)]
     return lines
 
 
