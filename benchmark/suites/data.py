@@ -28,7 +28,7 @@ def places(train: str | None, test: str | None, tier: Tier, *, render: bool) -> 
 
 def find(places: Mapping[str, str], tier: Tier) -> dict[str, Data]:
     """The datasets that are there; where one is not, what to type is said."""
-    found = dict[str, Data]()
+    found, sizes = dict[str, Data](), dict[str, int]()
     for split, place in places.items():
         if Storage(place).size(MANIFEST) is None:
             option = "--data" if split == "train" else "--test-data"
@@ -39,7 +39,7 @@ def find(places: Mapping[str, str], tier: Tier) -> dict[str, Data]:
         shards = [data.manifest.shards[number].sha256 for number in range(data.manifest.count)]
         absolute = str(Path(place).absolute()) if data.storage.folder else place
         found[split] = Data(absolute, sha256(json.dumps(shards).encode()).hexdigest())
-    sizes = {split: Dataset(data.place).manifest.size for split, data in found.items()}
+        sizes[split] = data.manifest.size
     if sizes["train"] != sizes["test"]:
         raise Impossible(
             f"images of {sizes['train']} pixels to train on, of {sizes['test']} to test on: give alike ones"

@@ -83,12 +83,8 @@ class Images(RowTask):
             both = torch.cat([batch["anchor"], batch["positive"]])
         else:
             both = self.augmented(batch["anchor"].repeat(2, 1, 1, 1), int(batch["number"]))
-        anchor, positive = self.encode(both).chunk(2)
-        found: Tensor = self.losses[0](
-            processes.gather(anchor),
-            processes.gather(positive),
-            processes.gather(anchor) if self.run.row.itself else None,
-        )
+        anchor, positive = map(processes.gather, self.encode(both).chunk(2))
+        found: Tensor = self.losses[0](anchor, positive, anchor if self.run.row.itself else None)
         return found
 
     def augmented(self, images: Tensor, number: int) -> Tensor:
