@@ -47,6 +47,10 @@ class Distribution(ABC):
     def _draw(self, space: Space, around: Tensor, generator: torch.Generator) -> Tensor:
         """The same in a space that is no product."""
 
+    def closeness(self, space: Space, points: Tensor) -> Tensor:  # noqa: ARG002
+        """The density (n, n) around each of the points at each, as a share of the highest there could be."""
+        raise Impossible(f"{self} in {space}: pairs among points are for noise in a box, and for vmf on a sphere")
+
 
 def sample(
     distribution: Distribution, space: Space, n: int, *, generator: torch.Generator, dtype: torch.dtype = torch.float32
@@ -84,6 +88,12 @@ class Noise(Distribution):
         limit = torch.full_like(around, math.inf)
         return space.project(around + signs(around, generator) * magnitudes(self.p, self.width, limit, generator))
 
+    def closeness(self, space: Space, points: Tensor) -> Tensor:
+        """But for the norm, as points near the sides have more of the noise cut off."""
+        if not isinstance(space, Box):
+            return super().closeness(space, points)
+        return torch.exp(-((torch.cdist(points, points, p=self.p) / self.width) ** self.p))
+
     def _inside(self, box: Box, around: Tensor, generator: torch.Generator) -> Tensor:
         """Cut off at the sides: first the side is drawn by its mass, then how far."""
         below, above = around - box.low, box.high - around
@@ -105,6 +115,11 @@ class VMF(Distribution):
 
     def __str__(self) -> str:
         return notation.write("vmf", [self.kappa])
+
+    def closeness(self, space: Space, points: Tensor) -> Tensor:
+        """Its norm is the same everywhere."""
+        mean = points / on_sphere(self, space).radius
+        return torch.exp(self.kappa * (mean @ mean.T - 1))
 
     def _draw(self, space: Space, around: Tensor, generator: torch.Generator) -> Tensor:
         sphere = on_sphere(self, space)
@@ -143,12 +158,10 @@ def pairs_among(distribution: Distribution, space: Space, points: Tensor, *, gen
 
     A pair of uniform points, accepted by its density, is a draw of the pair distribution, so that n points give far
     more than n / 2 pairs where the conditional is wide. All but these two points remain draws of the marginal.
+    In a box anchors near the sides have fewer positives, by what is cut off there; each is a draw of its conditional.
     """
-    if not isinstance(distribution, VMF):
-        raise Impossible(f"{distribution}: pairs among points are for vmf, whose norm is the same everywhere")
-    mean = points / on_sphere(distribution, space).radius
-    density = torch.exp(distribution.kappa * (mean @ mean.T - 1)).fill_diagonal_(0)
-    return (rand(density, generator) < density).nonzero()
+    closeness = distribution.closeness(space, points).fill_diagonal_(0)
+    return (rand(closeness, generator) < closeness).nonzero()
 
 
 def normal(scale: float) -> Distribution:

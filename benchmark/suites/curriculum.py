@@ -10,6 +10,7 @@ from torch import Tensor
 from ident.benchmark.spaces import Box
 from ident.benchmark.train import is_number
 from ident.render.errors import Impossible
+from ident.render.latents import NAMES
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,11 @@ class Curriculum:
     """Regions that a batch has, each with negatives of its own."""
     lasts: float = 0.5
     """The share of a training until positives are the row's own, and regions as small as they get."""
+    first: tuple[str, ...] = ()
+    """Latents by name, in which alone positives are near their anchors at first: those that images show least of.
+
+    Latents that images show at a glance tell a positive from most negatives, and nothing else would be looked for.
+    """
 
     def __post_init__(self) -> None:
         if not (is_number(self.region) and 0 < self.region <= 1):
@@ -38,6 +44,8 @@ class Curriculum:
             raise Impossible(f"side {self.side!r}: give a number from 0.001 to 1000")
         if not (is_number(self.spread) and 0 <= self.spread <= 1):
             raise Impossible(f"spread {self.spread!r}: give a number from 0 to 1")
+        if not (isinstance(self.first, tuple) and set(self.first) <= set(NAMES)):
+            raise Impossible(f"first {self.first!r}: give a list of latents, of {', '.join(NAMES)}")
 
     def share(self, progress: float) -> float:
         """Of the box's sides, at a share of the training."""
@@ -48,6 +56,10 @@ class Curriculum:
         longest: float = max(1.0, self.spread / moved) ** 2
         steps: float = longest ** (1 - self.done(progress))
         return round(steps)
+
+    def alone(self, progress: float) -> float:
+        """The share of pairs that are near in the first latents alone: all to half of the way, then ever fewer."""
+        return min(1.0, 2 * (1 - self.done(progress))) if self.first else 0.0
 
     def done(self, progress: float) -> float:
         """The share of the curriculum that is done at a share of the training."""

@@ -14,13 +14,17 @@ from torch.utils.checkpoint import checkpoint
 
 from ident.benchmark import distributions, encoders, processes
 from ident.benchmark.augmentations import Augmentations
-from ident.benchmark.pairs import Exact, Sampler, open_sampler, stream
+from ident.benchmark.distributions import Distribution
+from ident.benchmark.neighbours import Int64s
+from ident.benchmark.pairs import Exact, open_sampler, stream
+from ident.benchmark.spaces import Box
 from ident.benchmark.suites.rows import AUGMENTATIONS, Run
-from ident.benchmark.suites.task import AUGMENTED, BATCHES, ENCODER, RowTask
+from ident.benchmark.suites.task import AUGMENTED, BATCHES, ENCODER, FIRST, RowTask
 from ident.benchmark.train import Batch, seeded
 from ident.render.cluster import in_order
 from ident.render.dataset import Dataset
 from ident.render.errors import Impossible
+from ident.render.latents import NAMES
 
 AT_ONCE = 256
 """Images that are encoded at a time where no gradients are wanted."""
@@ -46,12 +50,11 @@ class Images(RowTask):
         if tier.compile:
             self.encoder.compile()
         self.learn(self.encoder)
-        self.sampler: Sampler | Exact | None = None
+        self.conditional: Distribution | None = None
         if run.kind == "unsupervised" and row.conditional != AUGMENTATIONS:
-            conditional = str(distributions.parse(row.conditional, tier.scale))
-            self.sampler = open_sampler(
-                self.data["train"], conditional, space="box", seed=stream(run.seed, BATCHES), say=lambda _: None
-            )
+            self.conditional, seed = distributions.parse(row.conditional, tier.scale), stream(run.seed, BATCHES)
+            written = str(self.conditional)
+            self.sampler = open_sampler(self.data["train"], written, space="box", seed=seed, say=lambda _: None)
 
     def batches(self, first: int) -> Iterator[Batch]:
         """Images and, of supervised runs, latents. Several are made ahead by threads, while the encoder works."""
@@ -60,31 +63,70 @@ class Images(RowTask):
 
     def batch(self, number: int) -> Batch:
         """The share that this process has of batch number so-and-so."""
-        if self.sampler is not None:
-            pairs = self.sampler.draw(number, self.size)
-            share = processes.share(self.size)
-            anchor, positive = pairs.anchor[share], pairs.positive[share]
-            data = self.data["train"]
-            others = data.positives(anchor) if isinstance(self.sampler, Exact) else data.images(positive)
-            return {"anchor": pixels(data.images(anchor)), "positive": pixels(others)}
-        generator = torch.Generator().manual_seed(stream(self.run.seed, BATCHES, number))
-        drawn = torch.randint(len(self.data["train"]), (self.size,), generator=generator).numpy()
-        drawn = drawn[processes.share(self.size)]
-        images = pixels(self.data["train"].images(drawn))
+        if self.conditional is not None:
+            mine = processes.share(self.size)
+            size = mine.stop - mine.start
+            alone = round(size * self.run.curriculum.alone(number / self.run.training.steps))
+            among = self.among(number, 2 * alone) if alone else {}
+            return {**among, **self.pairs(number, size - alone)} if alone < size else among
+        drawn = self.drawn(number, self.size)
+        images = pixels(self.data["train"].images(drawn[processes.share(self.size)]))
         if self.run.kind == "supervised":
-            return {"anchor": images, "latents": torch.from_numpy(self.data["train"].latents[drawn])}
+            latents = self.data["train"].latents[drawn[processes.share(self.size)]]
+            return {"anchor": images, "latents": torch.from_numpy(latents)}
         return {"anchor": images, "number": torch.tensor(number)}
+
+    def drawn(self, number: int, n: int) -> Int64s:
+        """The numbers of n images, as a batch has them."""
+        generator = torch.Generator().manual_seed(stream(self.run.seed, BATCHES, number))
+        return torch.randint(len(self.data["train"]), (n,), generator=generator).numpy()
+
+    def pairs(self, number: int, each: int) -> Batch:
+        """So many pairs of the row's conditional for each process."""
+        data, n = self.data["train"], each * processes.world()
+        drawn, mine = self.sampler.draw(number, n), processes.share(n)
+        anchor, positive = drawn.anchor[mine], drawn.positive[mine]
+        others = data.positives(anchor) if isinstance(self.sampler, Exact) else data.images(positive)
+        return {"anchor": pixels(data.images(anchor)), "positive": pixels(others)}
+
+    def among(self, number: int, each: int) -> Batch:
+        """So many images for each process, and all pairs among them that are near in the first latents alone."""
+        assert self.conditional is not None
+        data, n, first = self.data["train"], each * processes.world(), self.run.curriculum.first
+        drawn, box = self.drawn(number, n), Box(len(first))
+        latents = torch.from_numpy(data.latents[drawn][:, [NAMES.index(name) for name in first]])
+        generator = torch.Generator().manual_seed(stream(self.run.seed, FIRST, number))
+        pairs = distributions.pairs_among(self.conditional, box, latents, generator=generator)
+        return {"among": pixels(data.images(drawn[processes.share(n)])), "pairs": pairs}
 
     def loss(self, batch: Batch) -> Tensor:
         """The mean squared error, or a contrastive loss of the batches of all processes."""
         if "latents" in batch:
             return nn.functional.mse_loss(self.encode(batch["anchor"]), batch["latents"])
-        if "positive" in batch:
-            both = torch.cat([batch["anchor"], batch["positive"]])
-        else:
-            both = self.augmented(batch["anchor"].repeat(2, 1, 1, 1), int(batch["number"]))
-        anchor, positive = map(processes.gather, self.encode(both).chunk(2))
-        found: Tensor = self.losses[0](anchor, positive, anchor if self.run.row.itself else None)
+        if "number" in batch:
+            augmented = self.augmented(batch["anchor"].repeat(2, 1, 1, 1), int(batch["number"]))
+            return self.of_pairs(*map(processes.gather, self.encode(augmented).chunk(2)))
+        images = [batch[name] for name in ("among", "anchor", "positive") if name in batch]
+        found = [processes.gather(part) for part in self.encode(torch.cat(images)).split(list(map(len, images)))]
+        alone = len(batch["among"]) / sum(map(len, images)) if "among" in batch else 0.0
+        losses = [alone * self.of_several(found.pop(0), batch["pairs"])] if alone else []
+        losses += [(1 - alone) * self.of_pairs(*found)] if found else []
+        return torch.stack(losses).sum()
+
+    def of_pairs(self, anchor: Tensor, positive: Tensor) -> Tensor:
+        """Of anchors and their positives, and of these as anchors if the tier says so."""
+        both = ((anchor, positive), (positive, anchor)) if self.run.tier.both else ((anchor, positive),)
+        found = [self.losses[0](one, other, one if self.run.row.itself else None) for one, other in both]
+        return torch.stack(found).mean()
+
+    def of_several(self, points: Tensor, pairs: Tensor) -> Tensor:
+        """Of points that have several positives, or none."""
+        if not len(pairs):
+            return 0 * points.sum()
+        anchor, positive = pairs.T
+        found: Tensor = self.losses[0](
+            points[anchor], points[positive], points, names=(anchor, torch.arange(len(points), device=anchor.device))
+        )
         return found
 
     def augmented(self, images: Tensor, number: int) -> Tensor:

@@ -167,6 +167,8 @@ class Tier:
     """Or another of `encoders.ENCODERS`, or module:function."""
     chunk: int = 0
     """How many observations are encoded at a time, if not all: what was on the way is computed again for gradients."""
+    both: bool = False
+    """Whether each positive is an anchor in its turn, too: a loss is the mean of both. Of images."""
     compile: bool = False
     """Whether PyTorch compiles the encoder: minutes at first, faster from then on."""
     render: Render | None = None
@@ -175,7 +177,7 @@ class Tier:
     def __post_init__(self) -> None:
         if type(self.samples) is not int or self.samples < metrics.LEAST:
             raise Impossible(f"samples {self.samples!r}: give a whole number from {metrics.LEAST} on")
-        for name in ("whiten", "compile"):
+        for name in ("whiten", "both", "compile"):
             if type(getattr(self, name)) is not bool:
                 raise Impossible(f"{name} {getattr(self, name)!r}: give true or false")
         if not (is_number(self.scale) and 0 < self.scale < math.inf):
@@ -246,7 +248,8 @@ class Run:
     def recipe(self) -> dict[str, Any]:
         """All that decides the result."""
         trained = {} if self.kind == "identity" else {**asdict(self.training), "whiten": self.tier.whiten}
-        trained |= {**asdict(self.curriculum), "scale": self.tier.scale} if self.kind == "unsupervised" else {}
+        if self.kind == "unsupervised":
+            trained |= {**asdict(self.curriculum), "scale": self.tier.scale, "both": self.tier.both}
         shared = {"seed": self.seed, "samples": self.tier.samples, "encoder": self.tier.encoder}
         data = {split: data.digest for split, data in self.data.items()}
         return {**self.row.setting(self.kind), **trained, **shared, "chunk": self.tier.chunk, "data": data}
@@ -326,8 +329,9 @@ def checked(key: str, of: type, given: dict[str, Any]) -> object:
     if unknown or missing:
         wrong = f"nobody knows {', '.join(unknown)}" if unknown else f"lacks {', '.join(missing)}"
         raise Impossible(f"{key}: {wrong}; there are {', '.join(known)}")
+    frozen = {name: tuple(value) if isinstance(value, list) else value for name, value in given.items()}
     try:
-        made: object = of(**given)
+        made: object = of(**frozen)
     except Impossible as error:
         raise Impossible(f"{key}: {error}") from error
     return made

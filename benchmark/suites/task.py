@@ -15,7 +15,7 @@ from ident.benchmark.suites.rows import Row, Run
 from ident.benchmark.train import Batch, autocast
 from ident.render.errors import Failed
 
-MIXING, ENCODER, BATCHES, SAMPLES, RESAMPLES, MEASURES, AUGMENTED = range(7)
+MIXING, ENCODER, BATCHES, SAMPLES, RESAMPLES, MEASURES, AUGMENTED, FIRST = range(8)
 """Streams of random numbers of a run."""
 
 
@@ -96,7 +96,7 @@ class Own(nn.Module):
         made = plugins.load(name)
         self.name, self.call = name, made() if isinstance(made, type) else made
 
-    def forward(self, anchor: Tensor, positive: Tensor, *_: Any) -> Tensor:
+    def forward(self, anchor: Tensor, positive: Tensor, *_: Any, **__: Any) -> Tensor:
         """The loss, if it is one number."""
         found = self.call(anchor, positive)
         if not isinstance(found, Tensor) or found.numel() != 1:

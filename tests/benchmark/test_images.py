@@ -20,11 +20,13 @@ from torch import Tensor, nn
 
 from ident.benchmark import processes
 from ident.benchmark.suites import bench, data, rows
+from ident.benchmark.suites.curriculum import Curriculum
 from ident.benchmark.suites.images import Images
 from ident.benchmark.suites.rows import Data, Run, load_suite, load_tier
 from ident.benchmark.train import Training
 from ident.render.dataset import Dataset
 from ident.render.errors import Failed, Impossible
+from ident.render.latents import NAMES
 from ident.render.manifest import Uniform
 from tests.render.engines import RECIPE
 from tests.render.test_dataset import paint
@@ -127,13 +129,46 @@ def test_a_batch_follows_from_seed_and_number(painted: dict[str, Data]) -> None:
 
 
 def test_pairs_are_those_of_the_index(painted: dict[str, Data]) -> None:
-    task = Images(run_of(painted), "cpu")
-    assert task.sampler is not None
-    pairs, images = task.sampler.draw(3, 8), Dataset(painted["train"].place)
-    batch = task.batch(3)
+    task, images = Images(run_of(painted), "cpu"), Dataset(painted["train"].place)
+    assert str(task.conditional) == f"normal({QUICK.scale:g})"
+    pairs, batch = task.sampler.draw(3, 8), task.batch(3)
     for name, numbers in (("anchor", pairs.anchor), ("positive", pairs.positive)):
         assert np.array_equal(batch[name].permute(0, 2, 3, 1).numpy(), images.images(numbers))
-    assert str(task.sampler.conditional) == f"normal({QUICK.scale:g})"
+
+
+def test_at_first_pairs_are_near_in_the_first_latents_alone(painted: dict[str, Data]) -> None:
+    plan = Curriculum(first=("object hue", "alpha"), lasts=0.5)
+    tier = replace(TINY, scale=0.2, curriculum=plan, unsupervised=replace(STEPS, steps=16))
+    task, images = Images(run_of(painted, tier=tier), "cpu"), Dataset(painted["train"].place)
+    for number, alone in ((0, 8), (4, 8), (5, 6), (6, 4), (7, 2), (8, 0), (15, 0)):
+        batch, drawn = task.batch(number), task.drawn(number, 2 * alone)
+        assert len(batch.get("anchor", ())) == len(batch.get("positive", ())) == 8 - alone
+        assert task.loss(batch).isfinite()
+        if alone:
+            assert np.array_equal(batch["among"].permute(0, 2, 3, 1).numpy(), images.images(drawn))
+    z = [torch.from_numpy(images.latents[task.drawn(number, 16)])[task.batch(number)["pairs"]] for number in range(5)]
+    far = torch.cat([(one[:, 0] - one[:, 1]).abs() for one in z]).mean(0)
+    assert [NAMES[i] for i in far.argsort()[:2]] in (list(plan.first), list(plan.first[::-1]))
+    assert far.sort().values[1] < far.sort().values[2] / 2
+
+
+def test_pairs_among_images_are_told_from_the_others(painted: dict[str, Data]) -> None:
+    tier = replace(TINY, curriculum=Curriculum(first=("x",), lasts=1.0))
+    task = Images(run_of(painted, tier=tier), "cpu")
+    batch = task.batch(0)
+    found = task.encode(batch["among"])
+    away = torch.cdist(found, found) ** 2
+    others = torch.exp(-away).fill_diagonal_(0).sum(1)
+    each = [(others[i] + torch.exp(-away[i, j])).log() + away[i, j] for i, j in batch["pairs"]]
+    torch.testing.assert_close(task.loss(batch), torch.stack(each).mean())
+
+
+def test_each_positive_may_be_an_anchor_too(painted: dict[str, Data]) -> None:
+    one, both = (Images(run_of(painted, tier=replace(TINY, both=both)), "cpu") for both in (False, True))
+    batch = one.batch(0)
+    there, back = one.loss(batch), one.loss({"anchor": batch["positive"], "positive": batch["anchor"]})
+    assert not torch.isclose(there, back)
+    torch.testing.assert_close(both.loss(batch), (there + back) / 2)
 
 
 def test_in_chunks_gradients_are_the_same(painted: dict[str, Data]) -> None:

@@ -22,7 +22,7 @@ from torch.multiprocessing.spawn import spawn
 
 from ident.benchmark import distributions, losses
 from ident.benchmark.losses import AnInfoNCE, Distance, Dot, ForCEBRA, ForMetricLearning, InfoNCE, Similarity
-from ident.benchmark.spaces import Sphere
+from ident.benchmark.spaces import Box, Sphere
 from ident.render.errors import Impossible
 
 SIMILARITIES: list[Similarity] = [
@@ -372,3 +372,18 @@ def test_pairs_by_rejection_follow_the_conditional() -> None:
     assert np.quantile(cosines, quantiles) == pytest.approx(of_sampler, abs=0.03)
     with pytest.raises(Impossible, match="normal"):
         distributions.pairs_among(distributions.normal(1.0), sphere, z, generator=generator)
+
+
+@pytest.mark.parametrize("conditional", ["normal(0.4)", "laplace(0.3)", "gennorm(3, 0.5)"])
+def test_pairs_by_rejection_follow_noise_in_a_box(conditional: str) -> None:
+    """Around anchors in the middle and at the side, positives have the quantiles of the sampler's."""
+    generator, box, noise = torch.Generator().manual_seed(0), Box(2), distributions.parse(conditional)
+    z = box.uniform(4000, generator=generator)
+    pairs = distributions.pairs_among(noise, box, z, generator=generator)
+    quantiles = np.linspace(0.05, 0.95, 10)
+    for low, high in ((-0.1, 0.1), (0.9, 1.0)):
+        some = pairs[(z[pairs[:, 0], 0] >= low) & (z[pairs[:, 0], 0] <= high)]
+        assert len(some) > 20_000
+        drawn = noise.draw(box, z[some[:, 0]], generator=generator)
+        found = np.quantile(z[some[:, 1]].numpy(), quantiles, axis=0)
+        assert found == pytest.approx(np.quantile(drawn.numpy(), quantiles, axis=0), abs=0.05)

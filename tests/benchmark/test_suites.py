@@ -325,6 +325,7 @@ def test_a_task_of_ray_waits_for_nobody_who_listens(tmp_path: Path) -> None:
         (lambda: in_stages(3, steps=3, parts=251), "parts 251 of a batch_size of 500: each needs two"),
         (lambda: Curriculum(side=-1.0), "side -1.0: give a number from 0.001 to 1000"),
         (lambda: Curriculum(spread=2.0), "spread 2.0: give a number from 0 to 1"),
+        (lambda: Curriculum(first=("hue",)), "first .*: give a list of latents, of x"),
         (lambda: bench.device_of("cuda:9"), "'cuda:9': there are cpu"),
         (lambda: bench.device_of("cuda"), "'cuda': there are cpu"),
     ],
