@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
@@ -22,7 +22,10 @@ from ident.render.storage import LOCK, lock, make_folder
 if TYPE_CHECKING:
     from ident.benchmark.report.tables import Line
     from ident.benchmark.suites.bench import Tell
+    from ident.benchmark.suites.results import Result
     from ident.benchmark.suites.rows import Run, Suite
+
+    Train = Callable[..., Iterator[tuple[Run, Result]]]
 
 SUITES = ("table4", "table5", "table1", "table2", "marginals", "aninfonce")
 KINDS = ("identity", "supervised", "unsupervised")
@@ -86,9 +89,11 @@ def bench(
     ident bench --loss my_losses:mine --row 1
     ident bench --suite table1 --seeds 5 --parallel
     """
-    from ident.benchmark import processes, report  # here: they take PyTorch, which takes seconds
+    from ident.benchmark import plugins, processes, report  # here: they take PyTorch, which takes seconds
+    from ident.benchmark.report import tables
     from ident.benchmark.suites import bench as work
     from ident.benchmark.suites import data as datasets
+    from ident.benchmark.suites import results
     from ident.benchmark.suites import rows as suites
 
     table = suites.load_suite(suite)
@@ -104,7 +109,7 @@ def bench(
         raise Impossible("--gpus shares each batch, --parallel has a run on each GPU: give one of them")
     if gpus:
         work.check_gpus(gpus)
-    trained_on = work.device_of(device, ray_address)
+    device = work.device_of(device, ray_address)
     found: dict[str, suites.Data] = {}
     if table.images:
         places = datasets.places(data, test_data, scale, render=render)
@@ -118,29 +123,16 @@ def bench(
     runs = suites.runs_of(table, rows, chosen, seeds, scale, found)
     if gpus and not processes.launched():
         raise SystemExit(work.launch(gpus, ["-m", "ident.cli", *sys.argv[1:]]))
-    with processes.joined(trained_on) as trained_on:
-        folder = out / table.folder / scale.name
-        first = processes.rank() == 0  # it alone writes, of those that share each batch
+    train = partial(work.by_ray, address=ray_address) if parallel or ray_address else work.here
+    with processes.joined(device) as device:
+        folder, first = out / table.folder / scale.name, processes.rank() == 0
         make_folder(folder)
         with lock(folder / LOCK, f"{folder}: somebody works there") if first else nullcontext():
-            if force and first:
-                work.forget(runs, folder)
-            processes.wait()
-            left = [run for run in runs if work.result_of(run, folder) is None]
-            processes.wait()
-            if first and len(left) < len(runs):
-                click.echo(f"{plural(len(runs) - len(left), 'run')} of {len(runs)} done before", err=True)
-            train = partial(work.by_ray, address=ray_address) if parallel or ray_address else work.here
-            with telling(suite, table.metrics[0], left) if first else nullcontext(lambda *_: None) as tell:
-                for run, result in train(left, folder, trained_on, tell):
-                    if first:
-                        tell(run, steps_of(run), {})
-                        scores = result["scores"][table.split]
-                        texts = [f"{name} {100 * scores[name]['value']:.2f}" for name in table.metrics]
-                        click.echo(f"{run.name}: {', '.join(texts)}, {duration(result['seconds'])}", err=True)
-            if not first:
+            train_left(table, runs, folder, partial(train, device=device), force=force)
+            if not first:  # of those that share each batch, who alone writes
                 return
-            lines = work.lines_of(table, scale, folder, found)
+            there = results.of_tier(table, scale, folder, found)
+            lines = tables.lines_of(table, there, every_row=not plugins.is_one(scale.encoder))
             into = out / suite / scale.name
             make_folder(into)
             files = report.write(table, lines, into)
@@ -154,6 +146,28 @@ def bench(
     console.print(f"{' and '.join(table.metrics)} in percent, the papers' in brackets; tier {scale.name}\n")
     console.print(printed(table, shown))
     click.echo("\n" + click.wrap_text(f"{into}: {', '.join(path.name for path in files)}", 80))
+
+
+def train_left(suite: Suite, runs: Sequence[Run], folder: Path, train: Train, *, force: bool) -> None:
+    """Train what is left of the runs, or all; of processes that share each batch the first tells how far it is."""
+    from ident.benchmark import processes
+    from ident.benchmark.suites import bench, results
+
+    first = processes.rank() == 0
+    if force and first:
+        bench.forget(runs, folder)
+    processes.wait()
+    left = [run for run in runs if results.result_of(run, folder) is None]
+    processes.wait()
+    if first and len(left) < len(runs):
+        click.echo(f"{plural(len(runs) - len(left), 'run')} of {len(runs)} done before", err=True)
+    with telling(suite.name, suite.metrics[0], left) if first else nullcontext(lambda *_: None) as tell:
+        for run, result in train(left, folder, tell=tell):
+            if first:
+                tell(run, steps_of(run), {})
+                scores = result["scores"][suite.split]
+                texts = [f"{name} {100 * scores[name]['value']:.2f}" for name in suite.metrics]
+                click.echo(f"{run.name}: {', '.join(texts)}, {duration(result['seconds'])}", err=True)
 
 
 def steps_of(run: Run) -> int:

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ident.benchmark.metrics import METRICS
-from ident.benchmark.report.tables import Line
-from ident.benchmark.suites.bench import RESULT, Result, load
-from ident.benchmark.suites.rows import SUITES, Row, Suite, load_suite, shared_row
+from ident.benchmark.report.tables import Line, lines_of
+from ident.benchmark.suites.results import RESULT, Result, load
+from ident.benchmark.suites.rows import SUITES, Row, Suite, load_suite
 from ident.render.errors import Failed, Impossible
 
 DEPTHS = range(1, 4)
@@ -89,19 +89,3 @@ def dim_of(result: Result) -> int:
 def learns(row: Row) -> int:
     """How many precisions a row's loss has."""
     return {"aninfonce": 1, "ensemble": 1 + len(row.others)}.get(row.loss, 0) * row.dim
-
-
-def lines_of(suite: Suite, results: Sequence[Result]) -> list[Line]:
-    """The rows that have results. Rows that share a run have it all."""
-    lines = list[Line]()
-    for row in suite.rows:
-        for own in sorted({"", *(result["own"] for result in results if result["row"] == row.number)}):
-            found = dict[str, list[Result]]()
-            for kind in row.kinds:
-                number = row.number if own else shared_row(suite, row, kind).number
-                of_it = [one for one in results if (one["row"], one["own"], one["kind"]) == (number, own, kind)]
-                if of_it:
-                    found[kind] = sorted(of_it, key=lambda result: int(result["seed"]))
-            if found:
-                lines.append(Line(row, found, own))
-    return lines

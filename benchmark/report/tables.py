@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ident.benchmark.suites.rows import KINDS, Row, Suite, shortened
+from ident.benchmark.suites.rows import KINDS, Row, Suite, shared_row, shortened
 
 Result = Mapping[str, Any]
 
@@ -26,6 +26,25 @@ class Line:
     def label(self) -> str:
         """The number of the row, and what is the user's."""
         return f"{self.row.number} {self.own}".strip()
+
+
+def lines_of(suite: Suite, results: Sequence[Result], *, every_row: bool = False) -> list[Line]:
+    """The rows that have results, or every row, and behind each what is the user's.
+
+    A run that rows share stands in all of them.
+    """
+    lines = list[Line]()
+    for row in suite.rows:
+        for own in sorted({"", *(result["own"] for result in results if result["row"] == row.number)}):
+            found = dict[str, list[Result]]()
+            for kind in row.kinds:
+                number = row.number if own else shared_row(suite, row, kind).number
+                of_it = [one for one in results if (one["row"], one["own"], one["kind"]) == (number, own, kind)]
+                if of_it:
+                    found[kind] = sorted(of_it, key=lambda result: int(result["seed"]))
+            if found or (every_row and not own):
+                lines.append(Line(row, found, own))
+    return lines
 
 
 @dataclass(frozen=True)

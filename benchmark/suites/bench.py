@@ -1,4 +1,4 @@
-"""Runs of a suite: which are done, which are left, here or by Ray; and their results, a JSON file each."""
+"""Runs of a suite, each to its result: here, by Ray, or in several processes that share each batch."""
 
 from __future__ import annotations
 
@@ -8,132 +8,31 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from importlib.metadata import version
-from itertools import count
-from math import isfinite
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from ident.benchmark import plugins, processes
-from ident.benchmark.metrics import METRICS
-from ident.benchmark.report.tables import Line
+from ident.benchmark import processes
 from ident.benchmark.suites.images import Images
-from ident.benchmark.suites.rows import FORMAT, Data, Row, Run, Suite, Tier, shared_run
+from ident.benchmark.suites.results import NEIGHBOURS, RECOVERED, RESULT, Result, recipe_of
+from ident.benchmark.suites.rows import FORMAT, Run
 from ident.benchmark.suites.synthetic import Synthetic
 from ident.benchmark.suites.task import RowTask
-from ident.benchmark.train import Progress, is_number, train
+from ident.benchmark.train import Progress, train
 from ident.render import cluster, storage
 from ident.render.errors import Failed, Impossible
 
-RESULT, CHECKPOINT, MODEL = "result.json", "checkpoint.pt", "model.pt"
-RECOVERED, NEIGHBOURS, SCALARS = "recovered.npz", "neighbours.png", "tensorboard"
-"""Latents and what is recovered of them; the nearest images; what TensorBoard shows."""
+CHECKPOINT, MODEL, SCALARS = "checkpoint.pt", "model.pt", "tensorboard"
+"""Of a run: where it goes on, what it came to, what TensorBoard shows."""
 
-Result = dict[str, Any]
 Tell = Callable[[Run, int, dict[str, float]], object]
 """Is told of a run how many steps are done, and the last loss and scores."""
-
-
-def recipe_of(run: Run) -> str:
-    """All that decides a run, as its files have it."""
-    return json.dumps(run.recipe, sort_keys=True)
-
-
-def result_of(run: Run, folder: Path) -> Result | None:
-    """The result of a run, if it is done. Another run's result of that name is refused."""
-    path = folder / run.name / RESULT
-    if not path.exists():
-        return None
-    try:
-        result = load(path, lambda _: run.row.dim)
-    except Failed as error:
-        raise Failed(f"{error}; delete it to run that again") from error
-    except Impossible as error:
-        raise Impossible(f"{error}; give another --out") from error
-    if result["recipe"] != recipe_of(run):
-        raise Impossible(f"{path}: belongs to another run, {result['recipe']}; give another --out, or --force")
-    return result
-
-
-def load(path: Path, dim_of: Callable[[Result], int]) -> Result:
-    """A result as it lies in a file; damaged ones and those of other formats are refused.
-
-    `dim_of` says of how many latents it is, or raises a ValueError that says why it is none.
-    """
-    try:
-        result: Result = json.loads(path.read_text())
-        made_by = result["format"]
-        if type(made_by) is not int:
-            raise ValueError(f"format {made_by!r}")
-        if made_by == FORMAT:
-            check(result, dim_of(result))
-    except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError, OSError) as error:
-        raise Failed(f"{path}: is damaged ({error})") from error
-    if made_by != FORMAT:
-        raise Impossible(f"{path}: is of format {made_by!r}, this version of ident reads {FORMAT}")
-    return result
-
-
-def check(result: Result, dim: int) -> None:
-    """Whether all is there that reports read, of the right kind."""
-    for name, score in ((name, split[name]) for split in result["scores"].values() for name in METRICS):
-        numbers = [score[key] for key in ("value", "low", "high", "chance")] + score["per_latent"]
-        if len(score["per_latent"]) != dim or not all(
-            isinstance(number, float) and isfinite(number) for number in numbers
-        ):
-            raise ValueError(f"its {name} is no score of {dim} latents")
-    numbers = [
-        result["seconds"],
-        *result["learned"],
-        *(value for point in result["history"] for value in point.values()),
-    ]
-    if not all(is_number(number) and isfinite(number) for number in numbers) or len(result["learned"]) % dim:
-        raise ValueError("its history is none")
-    result["scores"]["test"], result["machine"]["ident"]
-    if not isinstance(json.loads(result["recipe"]), dict):
-        raise ValueError("its recipe is none")
-    for point in result["history"]:
-        point["step"], point["loss"], point["r2"], point["mcc"]
-        if set(point) != set(result["history"][0]):
-            raise ValueError("its history is none")
-
-
-def lines_of(suite: Suite, tier: Tier, folder: Path, data: Mapping[str, Data]) -> list[Line]:
-    """All rows of a suite with what is done of them in a folder, as far as seeds go without a gap.
-
-    Behind a row stand those that are like it but for a loss or an encoder of the user's.
-    """
-    lines = list[Line]()
-    for row in suite.rows:
-        found = dict[str, list[Result]]()
-        for kind in row.kinds:
-            for seed in count():
-                result = None
-                with suppress(Failed, Impossible, OSError):  # of rows that nobody asked for: those were refused before
-                    result = result_of(shared_run(suite, row, kind, seed, tier, data), folder)
-                if result is None:
-                    break
-                found.setdefault(kind, []).append(result)
-        own = plugins.is_one(tier.encoder)  # then all is the user's
-        lines += [*([] if own else [Line(row, found)]), *own_lines(row, folder)]
-    return lines
-
-
-def own_lines(row: Row, folder: Path) -> list[Line]:
-    """What is done of a row with a loss or an encoder of the user's."""
-    found = dict[str, dict[str, list[Result]]]()
-    for path in sorted(folder.glob(f"row{row.number:02d}-*-*-seed*/{RESULT}")):
-        with suppress(Failed, Impossible, LookupError, TypeError):
-            result = load(path, lambda _: row.dim)
-            if result["own"]:
-                found.setdefault(str(result["own"]), {}).setdefault(result["kind"], []).append(result)
-    return [Line(row, by_kind, own) for own, by_kind in found.items()]
 
 
 def perform(run: Run, folder: Path, device: str, tell: Callable[[int, dict[str, float]], object]) -> Result:

@@ -19,7 +19,8 @@ from PIL import Image
 from torch import Tensor, nn
 
 from ident.benchmark import processes
-from ident.benchmark.suites import bench, data, rows
+from ident.benchmark.report.tables import lines_of
+from ident.benchmark.suites import bench, data, results, rows
 from ident.benchmark.suites.curriculum import Curriculum
 from ident.benchmark.suites.images import Images
 from ident.benchmark.suites.rows import Data, Run, load_suite, load_tier
@@ -32,9 +33,8 @@ from tests.render.engines import RECIPE
 from tests.render.test_dataset import paint
 
 STEPS = Training(steps=4, batch_size=8, learning_rate=1e-3, looks=2)
-QUICK = replace(
-    load_tier("laptop", images=True), name="quick", supervised=STEPS, unsupervised=STEPS, samples=24, chunk=0
-)
+LAPTOP = replace(load_tier("laptop", images=True), name="quick", supervised=STEPS, unsupervised=STEPS, samples=24)
+QUICK = replace(LAPTOP, curriculum=Curriculum(), both=False)
 
 
 def tiny(dim: int) -> nn.Module:
@@ -73,6 +73,7 @@ def run_of(painted: dict[str, Data], number: int = 1, tier: rows.Tier = QUICK, *
 
 
 TINY = replace(QUICK, encoder="tests.benchmark.test_images:tiny")
+SMALL = replace(LAPTOP, encoder=TINY.encoder)
 
 
 def test_the_tables_are_those_of_the_paper() -> None:
@@ -87,7 +88,7 @@ def test_the_tables_are_those_of_the_paper() -> None:
 
 def test_every_row_trains_and_is_scored_on_both_splits(painted: dict[str, Data], tmp_path: Path) -> None:
     for row in load_suite("table4").rows:
-        result = bench.perform(Run("table4", row, row.kinds[0], 0, TINY, painted), tmp_path, "cpu", lambda *_: None)
+        result = bench.perform(Run("table4", row, row.kinds[0], 0, SMALL, painted), tmp_path, "cpu", lambda *_: None)
         assert set(result["scores"]) == {"test", "train"}
         assert len(result["history"]) == (0 if row.kinds == ("identity",) else 2)
         place = tmp_path / f"row{row.number:02d}-tests.benchmark.test_images.tiny-{row.kinds[0]}-seed0"
@@ -98,7 +99,8 @@ def test_every_row_trains_and_is_scored_on_both_splits(painted: dict[str, Data],
             assert shown.size == (96, 96)
         if row.kinds != ("identity",):
             assert list((place / "tensorboard").iterdir())
-    lines = bench.lines_of(load_suite("table5"), QUICK, tmp_path, painted)
+    five = load_suite("table5")
+    lines = lines_of(five, results.of_tier(five, SMALL, tmp_path, painted), every_row=True)
     done = [line.label for line in lines if line.results]
     assert done == [f"{number} tests.benchmark.test_images.tiny" for number in range(1, 10)]
 

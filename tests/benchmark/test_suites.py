@@ -14,7 +14,8 @@ import pytest
 import torch
 
 from ident.benchmark import losses
-from ident.benchmark.suites import bench, rows, synthetic
+from ident.benchmark.report.tables import lines_of
+from ident.benchmark.suites import bench, results, rows, synthetic
 from ident.benchmark.suites.curriculum import Curriculum
 from ident.benchmark.suites.rows import KINDS, Run, load_suite, load_tier, runs_of, select
 from ident.benchmark.suites.synthetic import Synthetic
@@ -183,24 +184,24 @@ def ensembles() -> list[rows.Row]:
 
 def test_a_result_is_found_again_and_another_is_refused(tmp_path: Path) -> None:
     run = run_of("table1", 3)
-    assert bench.result_of(run, tmp_path) is None
+    assert results.result_of(run, tmp_path) is None
     made = bench.perform(run, tmp_path, "cpu", lambda *_: None)
-    assert bench.result_of(run, tmp_path) == made
+    assert results.result_of(run, tmp_path) == made
     assert not (tmp_path / run.name / bench.CHECKPOINT).exists()
     weights = torch.load(tmp_path / run.name / bench.MODEL)
     Synthetic(run, "cpu").model.load_state_dict(weights)
     with pytest.raises(Impossible, match="belongs to another run"):
-        bench.result_of(replace(run, tier=replace(QUICK, samples=65)), tmp_path)
-    path = tmp_path / run.name / bench.RESULT
+        results.result_of(replace(run, tier=replace(QUICK, samples=65)), tmp_path)
+    path = tmp_path / run.name / results.RESULT
     path.write_text(path.read_text().replace('"format": 2', '"format": 7'))
     with pytest.raises(Impossible, match="of format 7, this version of ident reads 2"):
-        bench.result_of(run, tmp_path)
+        results.result_of(run, tmp_path)
     path.unlink()
     path.mkdir()
     with pytest.raises(Failed, match="is damaged"):
-        bench.result_of(run, tmp_path)
+        results.result_of(run, tmp_path)
     bench.forget([run], tmp_path)
-    assert bench.result_of(run, tmp_path) is None
+    assert results.result_of(run, tmp_path) is None
 
 
 @pytest.mark.parametrize(
@@ -224,13 +225,14 @@ def test_a_result_is_found_again_and_another_is_refused(tmp_path: Path) -> None:
 def test_hostile_results(tmp_path: Path, damage: Callable[[str], str]) -> None:
     run, suite = run_of("table1", 3, "identity"), load_suite("table1")
     bench.perform(run, tmp_path, "cpu", lambda *_: None)
-    path = tmp_path / run.name / bench.RESULT
+    path = tmp_path / run.name / results.RESULT
     before = path.read_text()
     path.write_text(damage(before))
     assert path.read_text() != before
     with pytest.raises((Failed, Impossible), match=r"is damaged|is of format True"):
-        bench.result_of(run, tmp_path)
-    assert all(not line.results for line in bench.lines_of(suite, QUICK, tmp_path, {}))
+        results.result_of(run, tmp_path)
+    assert not results.of_tier(suite, QUICK, tmp_path, {})
+    assert all(not line.results for line in lines_of(suite, [], every_row=True))
 
 
 def test_an_anchor_may_be_its_own_negative() -> None:
