@@ -75,7 +75,7 @@ def papers_figure(suite: Suite, name: str, lines: Sequence[Line]) -> Figure:
     """R2 against what a figure of a paper varies, a line a curve, and a dash a group of latents."""
     figure = Figure(figsize=(6, 4), layout="constrained")
     axes = figure.subplots()
-    for number, curve in enumerate(sorted({line.row.curve for line in lines})):
+    for number, curve in enumerate(dict.fromkeys(line.row.curve for line in lines)):
         on_it = sorted((line for line in lines if line.row.curve == curve), key=lambda line: line.row.x)
         drawn = {name: [groups(line).get(name) for line in on_it] for name in on_it[0].row.groups} or {
             "": [found.ours if (found := cell(suite, line, "unsupervised", "r2")) else None for line in on_it]

@@ -68,7 +68,7 @@ class Images(RowTask):
             size = mine.stop - mine.start
             alone = round(size * self.run.curriculum.alone(number / self.run.training.steps))
             among = self.among(number, 2 * alone) if alone else {}
-            return {**among, **self.pairs(number, size - alone)} if alone < size else among
+            return {**among, **self.pairs(number, size - alone)} if size - alone > 1 else among  # one has no negatives
         drawn = self.drawn(number, self.size)
         images = pixels(self.data["train"].images(drawn[processes.share(self.size)]))
         if self.run.kind == "supervised":
