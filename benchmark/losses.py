@@ -367,6 +367,10 @@ class InfoNCE(nn.Module):
             anchor, positive, negatives, similarity=self.similarity, temperature=self.temperature, **more
         )
 
+    def among(self, points: Tensor, pairs: Tensor) -> Tensor:
+        """InfoNCE of points that have several positives."""
+        return info_nce_among(points, pairs, similarity=self.similarity, temperature=self.temperature)
+
 
 class AnInfoNCE(nn.Module):
     """InfoNCE by a distance that weighs each latent by its precision, which is learned (Rusak et al., 2024, eq. 3)."""
@@ -391,6 +395,10 @@ class AnInfoNCE(nn.Module):
         others = {name: scale * value if name == "hard" else value for name, value in more.items()}
         scaled = None if negatives is None else scale * negatives
         return info_nce(scale * anchor, scale * positive, scaled, similarity=Distance(2.0), **others)
+
+    def among(self, points: Tensor, pairs: Tensor) -> Tensor:
+        """The same of points that have several positives."""
+        return info_nce_among((self.log_precisions / 2).exp() * points, pairs, similarity=Distance(2.0))
 
 
 class ForMetricLearning(nn.Module):

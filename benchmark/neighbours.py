@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import faiss
@@ -72,6 +74,8 @@ class Neighbours:
 
     def __init__(self, latents: Float32s, index: Any) -> None:
         self.latents, self.index = np.ascontiguousarray(latents, np.float32), index
+        self.one_at_a_time = Lock() if faiss.get_num_gpus() else nullcontext()
+        """Of searches: those on GPUs share their memory there."""
         self.width: int | None = None
         """How far a search looks; None: everywhere."""
 
@@ -84,7 +88,8 @@ class Neighbours:
 
     def nearest(self, wished: Float32s, anchors: Int64s) -> Found:
         """The nearest latent to each wished-for one (m, d) that is not its anchor (m,)."""
-        squares, found = self.index.search(np.ascontiguousarray(wished, np.float32), 2)
+        with self.one_at_a_time:
+            squares, found = self.index.search(np.ascontiguousarray(wished, np.float32), 2)
         first = found[:, 0] == anchors
         index = np.where(first, found[:, 1], found[:, 0])
         distance = np.sqrt(np.maximum(np.where(first, squares[:, 1], squares[:, 0]), 0))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Callable
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -31,3 +32,10 @@ def load(text: str) -> Callable[..., Any]:
         raise Impossible(f"{text}: is no function or class")
     made: Callable[..., Any] = found
     return made
+
+
+def digest(text: str) -> str:
+    """A digest of the file that has what is named: what is changed there is something else."""
+    module = sys.modules[load(text).__module__]
+    file = getattr(module, "__file__", None)
+    return sha256(Path(file).read_bytes()).hexdigest() if file else ""

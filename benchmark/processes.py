@@ -77,34 +77,30 @@ def normed_together(model: nn.Module) -> nn.Module:
         return model
     for name, module in list(model.named_modules()):
         if type(module) is nn.BatchNorm2d:
-            parent = model.get_submodule(name.rpartition(".")[0])
-            setattr(parent, name.rpartition(".")[2], NormedTogether(module))
+            together = NormedTogether(module.num_features, module.eps, module.momentum)
+            together.load_state_dict(module.state_dict())
+            parent, _, last = name.rpartition(".")
+            setattr(model.get_submodule(parent), last, together)
     return model
 
 
-class NormedTogether(nn.Module):
+class NormedTogether(nn.BatchNorm2d):
     """A batch norm over the batches of all processes, on any device. All have batches of the same size."""
-
-    def __init__(self, norm: nn.BatchNorm2d) -> None:
-        super().__init__()
-        self.norm = norm
 
     def forward(self, x: Tensor) -> Tensor:
         """Normalised images (n, C, H, W)."""
-        norm = self.norm
         if not self.training:
-            of_norm: Tensor = norm(x)
-            return of_norm
+            return super().forward(x)
         full = x.float()
         mean = all_reduce(full.mean((0, 2, 3))) / world()
         around = full - mean[:, None, None]
         variance = all_reduce(around.square().mean((0, 2, 3))) / world()
         with torch.no_grad():
             count = x.numel() // x.shape[1] * world()
-            for running, found in ((norm.running_mean, mean), (norm.running_var, variance * count / (count - 1))):
+            for running, found in ((self.running_mean, mean), (self.running_var, variance * count / (count - 1))):
                 assert running is not None
-                assert norm.momentum is not None
-                running.lerp_(found.detach(), norm.momentum)
-        scale = norm.weight * (variance + norm.eps).rsqrt()
-        normed: Tensor = around * scale[:, None, None] + norm.bias[:, None, None]
+                assert self.momentum is not None
+                running.lerp_(found.detach(), self.momentum)
+        scale = self.weight * (variance + self.eps).rsqrt()
+        normed: Tensor = around * scale[:, None, None] + self.bias[:, None, None]
         return normed.to(x.dtype)

@@ -48,7 +48,9 @@ KINDS = ("identity", "supervised", "unsupervised")
 @click.option("--kind", "kinds", type=click.Choice(KINDS), multiple=True, help="Only this kind of score.")
 @click.option("--loss", metavar="MODULE:NAME", help="A loss of yours in place of the rows'.")
 @click.option("--encoder", metavar="NAME", help="mlp, resnet18, resnet50, resnet101, or MODULE:NAME of yours.")
-@click.option("--seeds", type=click.IntRange(min=1), default=1, show_default=True, help="Runs of each. The paper: 5.")
+@click.option(
+    "--seeds", type=click.IntRange(min=1), default=1, show_default=True, help="Runs of each. The papers: 3 or 5."
+)
 @click.option("--device", default="auto", show_default=True, help="cpu, cuda, cuda:1, ...; auto is a GPU, if any.")
 @click.option("--gpus", type=click.IntRange(min=1), help="Share each batch among so many GPUs of this machine.")
 @click.option("--parallel", is_flag=True, help="Run at once what cores, or GPUs, there are for: one each, by Ray.")

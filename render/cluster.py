@@ -115,14 +115,14 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def in_order(work: Callable[[T], R], items: Iterable[T]) -> Iterator[tuple[T, R]]:
-    """The items and their results in order, by a thread a core; no more are taken in than keep these busy."""
-    waiting = deque[tuple[T, Future[R]]]()
-    with ThreadPoolExecutor(cores()) as pool:
+def in_order(work: Callable[[T], R], items: Iterable[T], *, ahead: int | None = None) -> Iterator[tuple[T, R]]:
+    """The items and their results in order, by a thread a core; no more are taken in than these need, or `ahead`."""
+    waiting, most = deque[tuple[T, Future[R]]](), 4 * cores() if ahead is None else ahead
+    with ThreadPoolExecutor(min(cores(), most)) as pool:
         try:
             for item in items:
                 waiting.append((item, pool.submit(work, item)))
-                if len(waiting) > 4 * cores():
+                if len(waiting) > most:
                     first, result = waiting.popleft()
                     yield first, result.result()
             for first, result in waiting:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
 import platform
 import shutil
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import torch
@@ -94,8 +94,16 @@ def scalars(folder: Path) -> Iterator[Callable[[int, dict[str, float]], object]]
         return
     from torch.utils.tensorboard import SummaryWriter  # here: it takes a second
 
-    with SummaryWriter(folder) as writer:
-        yield lambda step, last: [writer.add_scalar(name, value, step) for name, value in last.items()]
+    with ExitStack() as stack:
+        writers = list[SummaryWriter]()
+
+        def write(step: int, last: dict[str, float]) -> None:
+            if not writers:  # what was written after the checkpoint that this goes on from is written again
+                writers.append(stack.enter_context(SummaryWriter(folder, purge_step=step)))
+            for name, value in last.items():
+                writers[0].add_scalar(name, value, step)
+
+        yield write
 
 
 def task_of(run: Run, device: str) -> RowTask:
@@ -130,10 +138,10 @@ def check_gpus(gpus: int) -> None:
         raise Impossible(f"--gpus {gpus}: PyTorch sees {there} here; give fewer, or none for the CPU")
 
 
-def launch(gpus: int, command: Sequence[str]) -> int:
-    """Type a command anew in so many processes, a GPU each, by torchrun; gives its exit code."""
+def launch(gpus: int, command: Sequence[str]) -> NoReturn:
+    """Become torchrun, which types a command anew in so many processes, a GPU each. What stops this stops them."""
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={gpus}"]
-    return subprocess.run([*torchrun, *command], check=False).returncode
+    os.execv(sys.executable, [*torchrun, *command])
 
 
 def device_of(asked: str, address: str | None = None) -> str:

@@ -58,8 +58,11 @@ class Curriculum:
         return round(steps)
 
     def alone(self, progress: float) -> float:
-        """The share of pairs that are near in the first latents alone: all to half of the way, then ever fewer."""
-        return min(1.0, 2 * (1 - self.done(progress))) if self.first else 0.0
+        """The share of pairs that are near in the first latents alone: all for a fifth of the way, then ever fewer.
+
+        Slowly, as what was learned first is lost where all else is learned in haste.
+        """
+        return min(1.0, 2 * (1 - self.done(progress)) ** 3) if self.first else 0.0
 
     def done(self, progress: float) -> float:
         """The share of the curriculum that is done at a share of the training."""

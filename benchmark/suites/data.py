@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from hashlib import sha256
-from pathlib import Path
 
 from ident.benchmark.suites.rows import Data, Tier
 from ident.render import cluster, plan, stage
@@ -28,7 +27,7 @@ def places(train: str | None, test: str | None, tier: Tier, *, render: bool) -> 
 
 def find(places: Mapping[str, str], tier: Tier) -> dict[str, Data]:
     """The datasets that are there; where one is not, what to type is said."""
-    found, sizes = dict[str, Data](), dict[str, int]()
+    found, sizes, sources = dict[str, Data](), dict[str, int](), dict[str, Mapping[str, object]]()
     for split, place in places.items():
         if Storage(place).size(MANIFEST) is None:
             option = "--data" if split == "train" else "--test-data"
@@ -37,15 +36,18 @@ def find(places: Mapping[str, str], tier: Tier) -> dict[str, Data]:
             raise Impossible(f"{place}: no dataset to {split} on; give another {option}, or type {says}{made}")
         data = Dataset(place)
         shards = [data.manifest.shards[number].sha256 for number in range(data.manifest.count)]
-        absolute = str(Path(place).absolute()) if data.storage.folder else place
+        absolute = str(data.storage.folder.absolute()) if data.storage.folder else place
         found[split] = Data(absolute, sha256(json.dumps(shards).encode()).hexdigest())
-        sizes[split] = data.manifest.size
+        sizes[split], sources[split] = data.manifest.size, data.manifest.source
     if sizes["train"] != sizes["test"]:
         raise Impossible(
             f"images of {sizes['train']} pixels to train on, of {sizes['test']} to test on: give alike ones"
         )
-    if found["train"].digest == found["test"].digest:
-        raise Impossible(f"{places['test']}: is what is trained on, too; give another --test-data")
+    drawn_alike = sources["train"] == sources["test"] and sources["train"]["kind"] == "uniform"
+    if drawn_alike or found["train"].digest == found["test"].digest:
+        raise Impossible(
+            f"{places['test']}: has images that are trained on; give another --test-data, of ident render --split test"
+        )
     return found
 
 

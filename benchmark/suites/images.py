@@ -26,6 +26,10 @@ from ident.render.dataset import Dataset
 from ident.render.errors import Impossible
 from ident.render.latents import NAMES
 
+AHEAD = 8
+"""Batches that are made before the encoder asks for them."""
+RECALL = 0.999
+"""Of the search for positives."""
 AT_ONCE = 256
 """Images that are encoded at a time where no gradients are wanted."""
 
@@ -55,62 +59,70 @@ class Images(RowTask):
             self.conditional, seed = distributions.parse(row.conditional, tier.scale), stream(run.seed, BATCHES)
             written = str(self.conditional)
             self.sampler = open_sampler(self.data["train"], written, space="box", seed=seed, say=lambda _: None)
+            self.sampler.tune(RECALL)
 
     def batches(self, first: int) -> Iterator[Batch]:
-        """Images and, of supervised runs, latents. Several are made ahead by threads, while the encoder works."""
-        for _, batch in in_order(self.batch, count(first)):
-            yield {name: value.to(self.device, non_blocking=True) for name, value in batch.items()}
+        """Images and what belongs to them. Several are made ahead by threads, while the encoder works."""
+        for _, batch in in_order(self.batch, count(first), ahead=AHEAD):
+            yield {
+                name: value.to(self.device, non_blocking=True) if value.ndim else value for name, value in batch.items()
+            }
 
     def batch(self, number: int) -> Batch:
-        """The share that this process has of batch number so-and-so."""
+        """The share that this process has of batch `number`."""
+        mine = processes.share(self.size)
         if self.conditional is not None:
-            mine = processes.share(self.size)
-            size = mine.stop - mine.start
-            alone = round(size * self.run.curriculum.alone(number / self.run.training.steps))
-            among = self.among(number, 2 * alone) if alone else {}
-            return {**among, **self.pairs(number, size - alone)} if size - alone > 1 else among  # one has no negatives
-        drawn = self.drawn(number, self.size)
-        images = pixels(self.data["train"].images(drawn[processes.share(self.size)]))
+            return self.pairs(number, slice(2 * mine.start, 2 * mine.stop))
+        drawn = self.drawn(number, self.size)[mine]
+        images = pixels(self.data["train"].images(drawn))
         if self.run.kind == "supervised":
-            latents = self.data["train"].latents[drawn[processes.share(self.size)]]
-            return {"anchor": images, "latents": torch.from_numpy(latents)}
-        return {"anchor": images, "number": torch.tensor(number)}
+            return {"images": images, "latents": torch.from_numpy(self.data["train"].latents[drawn])}
+        return {"images": images, "number": torch.tensor(number)}
 
     def drawn(self, number: int, n: int) -> Int64s:
-        """The numbers of n images, as a batch has them."""
+        """The numbers of n images, drawn for a batch."""
         generator = torch.Generator().manual_seed(stream(self.run.seed, BATCHES, number))
         return torch.randint(len(self.data["train"]), (n,), generator=generator).numpy()
 
-    def pairs(self, number: int, each: int) -> Batch:
-        """So many pairs of the row's conditional for each process."""
-        data, n = self.data["train"], each * processes.world()
-        drawn, mine = self.sampler.draw(number, n), processes.share(n)
-        anchor, positive = drawn.anchor[mine], drawn.positive[mine]
-        others = data.positives(anchor) if isinstance(self.sampler, Exact) else data.images(positive)
-        return {"anchor": pixels(data.images(anchor)), "positive": pixels(others)}
+    def pairs(self, number: int, mine: slice) -> Batch:
+        """A share of the images of batch `number`: images of which some are near each other, then anchors, positives.
 
-    def among(self, number: int, each: int) -> Batch:
-        """So many images for each process, and all pairs among them that are near in the first latents alone."""
-        assert self.conditional is not None
-        data, n, first = self.data["train"], each * processes.world(), self.run.curriculum.first
-        drawn, box = self.drawn(number, n), Box(len(first))
-        latents = torch.from_numpy(data.latents[drawn][:, [NAMES.index(name) for name in first]])
+        The curriculum says how many the first are. They come with all pairs among them that are near in its first
+        latents. There is no single pair behind them, which would have no negatives.
+        """
+        data, first = self.data["train"], self.run.curriculum.first
+        alone = round(self.size * self.run.curriculum.alone(number / self.run.training.steps))
+        alone = self.size if self.size - alone == 1 else alone
+        among = self.drawn(number, 2 * alone)
+        chosen = self.sampler.draw(number, self.size - alone)
+        exact = isinstance(self.sampler, Exact)
+        numbers = np.concatenate([among, chosen.anchor, *([] if exact else [chosen.positive])])[mine]
+        images = data.images(numbers)
+        if exact:
+            rendered = slice(*(max(0, at - 2 * alone - len(chosen)) for at in (mine.start, mine.stop)))
+            images = np.concatenate([images, data.positives(chosen.anchor[rendered])])
+        batch = {"images": pixels(images), "among": torch.tensor(len(among))}
+        if not alone:
+            return batch
+        latents = torch.from_numpy(data.latents[among][:, [NAMES.index(name) for name in first]])
         generator = torch.Generator().manual_seed(stream(self.run.seed, FIRST, number))
-        pairs = distributions.pairs_among(self.conditional, box, latents, generator=generator)
-        return {"among": pixels(data.images(drawn[processes.share(n)])), "pairs": pairs}
+        assert self.conditional is not None
+        near = distributions.pairs_among(self.conditional, Box(len(first)), latents, generator=generator)
+        return {**batch, "pairs": near}
 
     def loss(self, batch: Batch) -> Tensor:
         """The mean squared error, or a contrastive loss of the batches of all processes."""
+        images = batch["images"]
         if "latents" in batch:
-            return nn.functional.mse_loss(self.encode(batch["anchor"]), batch["latents"])
+            return nn.functional.mse_loss(self.encode(images), batch["latents"])
         if "number" in batch:
-            augmented = self.augmented(batch["anchor"].repeat(2, 1, 1, 1), int(batch["number"]))
+            augmented = self.augmented(images.repeat(2, 1, 1, 1), int(batch["number"]))
             return self.of_pairs(*map(processes.gather, self.encode(augmented).chunk(2)))
-        images = [batch[name] for name in ("among", "anchor", "positive") if name in batch]
-        found = [processes.gather(part) for part in self.encode(torch.cat(images)).split(list(map(len, images)))]
-        alone = len(batch["among"]) / sum(map(len, images)) if "among" in batch else 0.0
-        losses = [alone * self.of_several(found.pop(0), batch["pairs"])] if alone else []
-        losses += [(1 - alone) * self.of_pairs(*found)] if found else []
+        found, among = processes.gather(self.encode(images)), int(batch["among"])
+        share, rest = among / len(found), (len(found) - among) // 2
+        near, anchor, positive = found.split([among, rest, rest])
+        losses = [share * self.losses[0].among(near, batch["pairs"])] if among else []
+        losses += [(1 - share) * self.of_pairs(anchor, positive)] if rest else []
         return torch.stack(losses).sum()
 
     def of_pairs(self, anchor: Tensor, positive: Tensor) -> Tensor:
@@ -118,16 +130,6 @@ class Images(RowTask):
         both = ((anchor, positive), (positive, anchor)) if self.run.tier.both else ((anchor, positive),)
         found = [self.losses[0](one, other, one if self.run.row.itself else None) for one, other in both]
         return torch.stack(found).mean()
-
-    def of_several(self, points: Tensor, pairs: Tensor) -> Tensor:
-        """Of points that have several positives, or none."""
-        if not len(pairs):
-            return 0 * points.sum()
-        anchor, positive = pairs.T
-        found: Tensor = self.losses[0](
-            points[anchor], points[positive], points, names=(anchor, torch.arange(len(points), device=anchor.device))
-        )
-        return found
 
     def augmented(self, images: Tensor, number: int) -> Tensor:
         """Images, augmented by draws that belong to a batch and to this process."""

@@ -236,12 +236,14 @@ class Run:
 
     @property
     def curriculum(self) -> Curriculum:
-        """Which its pairs have: regions are for a box with the same marginal in each of them."""
+        """Which its pairs have: regions are for a box with the same marginal in each, first latents for our losses."""
         if self.kind != "unsupervised" or self.row.mixing == "none":
             return Curriculum()
         space = spaces.parse(self.row.latent_space, self.row.dim)
         alike = isinstance(space, spaces.Box) and self.row.marginal == "uniform"
         whole: dict[str, Any] = {} if alike else {"region": 1.0, "parts": 1}
+        if plugins.is_one(self.row.loss):  # which is called with anchors and a positive for each
+            whole["first"] = ()
         return replace(self.tier.curriculum, **whole, **self.row.curriculum_in(self.tier.name))
 
     @property
@@ -250,7 +252,9 @@ class Run:
         trained = {} if self.kind == "identity" else {**asdict(self.training), "whiten": self.tier.whiten}
         if self.kind == "unsupervised":
             trained |= {**asdict(self.curriculum), "scale": self.tier.scale, "both": self.tier.both}
-        shared = {"seed": self.seed, "samples": self.tier.samples, "encoder": self.tier.encoder}
+        shared: dict[str, Any] = {"seed": self.seed, "samples": self.tier.samples, "encoder": self.tier.encoder}
+        names = [self.tier.encoder, *([self.row.loss] if self.kind == "unsupervised" else [])]
+        shared["own"] = {name: plugins.digest(name) for name in names if plugins.is_one(name)}
         data = {split: data.digest for split, data in self.data.items()}
         return {**self.row.setting(self.kind), **trained, **shared, "chunk": self.tier.chunk, "data": data}
 

@@ -9,7 +9,7 @@ from itertools import count
 import torch
 from torch import Tensor, nn
 
-from ident.benchmark import distributions, encoders, losses, mixing, spaces
+from ident.benchmark import distributions, encoders, mixing, spaces
 from ident.benchmark.pairs import stream
 from ident.benchmark.spaces import Box, Space
 from ident.benchmark.suites import curriculum
@@ -109,8 +109,8 @@ class Synthetic(RowTask):
         if self.run.kind == "supervised":
             return nn.functional.mse_loss(self.encode(batch["anchor"]), batch["anchor"])
         if "pairs" in batch:
-            among = losses.parse(row.model)
-            return losses.info_nce_among(self.encode(batch["anchor"]), batch["pairs"], similarity=among)
+            of_several: Tensor = self.losses[0].among(self.encode(batch["anchor"]), batch["pairs"])
+            return of_several
         found = list[Tensor]()
         anchors, *positives = self.encode_all(batch["parts"])
         hard = self.encode_all(batch["hard"]) if "hard" in batch else [None] * len(anchors)

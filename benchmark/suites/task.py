@@ -12,10 +12,10 @@ from torch import Tensor, nn
 from ident.benchmark import losses, metrics, plugins
 from ident.benchmark.pairs import stream
 from ident.benchmark.suites.rows import Row, Run
-from ident.benchmark.train import Batch, autocast
+from ident.benchmark.train import Batch, autocast, seeded
 from ident.render.errors import Failed
 
-MIXING, ENCODER, BATCHES, SAMPLES, RESAMPLES, MEASURES, AUGMENTED, FIRST = range(8)
+MIXING, ENCODER, BATCHES, SAMPLES, RESAMPLES, MEASURES, AUGMENTED, FIRST, LOSS = range(9)
 """Streams of random numbers of a run."""
 
 
@@ -28,7 +28,10 @@ class RowTask(ABC):
 
     def __init__(self, run: Run, device: str) -> None:
         self.run, self.device = run, torch.device(device)
-        self.losses = losses_of(run.row) if run.kind == "unsupervised" else []
+        self.losses: list[Any] = []
+        if run.kind == "unsupervised":
+            with seeded(stream(run.seed, LOSS)):
+                self.losses = losses_of(run.row)
 
     def learn(self, encoder: nn.Module) -> None:
         """Make these the model: an encoder, and the losses, which may have weights, too."""
@@ -96,7 +99,7 @@ class Own(nn.Module):
         made = plugins.load(name)
         self.name, self.call = name, made() if isinstance(made, type) else made
 
-    def forward(self, anchor: Tensor, positive: Tensor, *_: Any, **__: Any) -> Tensor:
+    def forward(self, anchor: Tensor, positive: Tensor, *_: Any) -> Tensor:
         """The loss, if it is one number."""
         found = self.call(anchor, positive)
         if not isinstance(found, Tensor) or found.numel() != 1:

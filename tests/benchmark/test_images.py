@@ -8,6 +8,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -112,7 +113,7 @@ def test_the_encoder_of_the_paper(painted: dict[str, Data]) -> None:
     assert weights["encoder.1.0.2.weight"] == (10, 100)
     assert sum(parameter.numel() for parameter in task.model.parameters()) == 11_176_512 + 513 * 100 + 101 * 10 + 10
     pixels = task.encoder.get_submodule("0")
-    x = pixels(task.batch(0)["anchor"])
+    x = pixels(task.batch(0)["images"])
     assert x.is_contiguous(memory_format=torch.channels_last)
     whole = pixels(torch.from_numpy(Dataset(painted["train"].place).images(range(48))).permute(0, 3, 1, 2))
     assert whole.mean((0, 2, 3)).abs().max() < 1e-5
@@ -126,30 +127,33 @@ def test_a_batch_follows_from_seed_and_number(painted: dict[str, Data]) -> None:
         first, second = next(batches), next(batches)
         again = next(two.batches(1))
         assert all(torch.equal(second[name], again[name]) for name in second)
-        assert not torch.equal(first["anchor"], second["anchor"])
+        assert not torch.equal(first["images"], second["images"])
         assert torch.equal(one.loss(second), two.loss(again))
+
+
+def assert_shown(batch: Mapping[str, Tensor], images: Dataset, *numbers: np.ndarray) -> None:  # type: ignore[type-arg]
+    """Whether a batch has these images."""
+    assert np.array_equal(batch["images"].permute(0, 2, 3, 1).numpy(), images.images(np.concatenate(numbers)))
 
 
 def test_pairs_are_those_of_the_index(painted: dict[str, Data]) -> None:
     task, images = Images(run_of(painted), "cpu"), Dataset(painted["train"].place)
     assert str(task.conditional) == f"normal({QUICK.scale:g})"
-    pairs, batch = task.sampler.draw(3, 8), task.batch(3)
-    for name, numbers in (("anchor", pairs.anchor), ("positive", pairs.positive)):
-        assert np.array_equal(batch[name].permute(0, 2, 3, 1).numpy(), images.images(numbers))
+    pairs = task.sampler.draw(3, 8)
+    assert_shown(task.batch(3), images, pairs.anchor, pairs.positive)
 
 
 def test_at_first_pairs_are_near_in_the_first_latents_alone(painted: dict[str, Data]) -> None:
     plan = Curriculum(first=("object hue", "alpha"), lasts=0.5)
     tier = replace(TINY, scale=0.2, curriculum=plan, unsupervised=replace(STEPS, steps=32))
     task, images = Images(run_of(painted, tier=tier), "cpu"), Dataset(painted["train"].place)
-    for number, alone in ((0, 8), (8, 8), (9, 7), (10, 6), (12, 4), (15, 1), (16, 0), (31, 0)):
-        batch, drawn = task.batch(number), task.drawn(number, 2 * alone)
-        one = alone == 7  # which would have no negatives
-        assert len(batch.get("anchor", ())) == len(batch.get("positive", ())) == 8 - alone - one
+    # One pair would have no negatives.
+    for number, alone in ((0, 8), (3, 8), (4, 7 + 1), (5, 5), (6, 4), (8, 2), (10, 1), (12, 0), (16, 0), (31, 0)):
+        batch, drawn, pairs = task.batch(number), task.drawn(number, 2 * alone), task.sampler.draw(number, 8 - alone)
+        assert_shown(batch, images, drawn, pairs.anchor, pairs.positive)
+        assert int(batch["among"]) == 2 * alone
         assert task.loss(batch).isfinite()
-        if alone:
-            assert np.array_equal(batch["among"].permute(0, 2, 3, 1).numpy(), images.images(drawn))
-    z = [torch.from_numpy(images.latents[task.drawn(number, 16)])[task.batch(number)["pairs"]] for number in range(5)]
+    z = [torch.from_numpy(images.latents[task.drawn(number, 16)])[task.batch(number)["pairs"]] for number in range(4)]
     far = torch.cat([(one[:, 0] - one[:, 1]).abs() for one in z]).mean(0)
     assert [NAMES[i] for i in far.argsort()[:2]] in (list(plan.first), list(plan.first[::-1]))
     assert far.sort().values[1] < far.sort().values[2] / 2
@@ -157,19 +161,26 @@ def test_at_first_pairs_are_near_in_the_first_latents_alone(painted: dict[str, D
 
 def test_pairs_among_images_are_told_from_the_others(painted: dict[str, Data]) -> None:
     tier = replace(TINY, curriculum=Curriculum(first=("x",), lasts=1.0))
-    task = Images(run_of(painted, tier=tier), "cpu")
-    batch = task.batch(0)
-    found = task.encode(batch["among"])
-    away = torch.cdist(found, found) ** 2
-    others = torch.exp(-away).fill_diagonal_(0).sum(1)
-    each = [(others[i] + torch.exp(-away[i, j])).log() + away[i, j] for i, j in batch["pairs"]]
-    torch.testing.assert_close(task.loss(batch), torch.stack(each).mean())
+    for row in (1, 6):
+        task = Images(run_of(painted, row, tier), "cpu")
+        batch = task.batch(0)
+        found = task.encode(batch["images"])
+        away = torch.cdist(found, found) ** 2
+        others = torch.exp(-away).fill_diagonal_(0).sum(1).log().mean()
+        torch.testing.assert_close(task.loss(batch), others + away[tuple(batch["pairs"].T)].mean())
+
+
+def test_a_loss_of_ones_own_has_a_positive_for_each_anchor(painted: dict[str, Data]) -> None:
+    tier = replace(TINY, curriculum=Curriculum(first=("x",), lasts=1.0))
+    task = Images(run_of(painted, 1, tier, loss="tests.benchmark.test_images:spread"), "cpu")
+    assert int(task.batch(0)["among"]) == 0
 
 
 def test_each_positive_may_be_an_anchor_too(painted: dict[str, Data]) -> None:
     one, both = (Images(run_of(painted, tier=replace(TINY, both=both)), "cpu") for both in (False, True))
     batch = one.batch(0)
-    there, back = one.loss(batch), one.loss({"anchor": batch["positive"], "positive": batch["anchor"]})
+    there = one.loss(batch)
+    back = one.loss({**batch, "images": torch.cat(batch["images"].chunk(2)[::-1])})
     assert not torch.isclose(there, back)
     torch.testing.assert_close(both.loss(batch), (there + back) / 2)
 
@@ -240,7 +251,7 @@ def test_datasets_that_do_not_fit(painted: dict[str, Data], tmp_path: Path) -> N
         Impossible, match="nowhere: no dataset to test on; give another --test-data, or type ident render"
     ):
         data.find(places | {"test": "nowhere"}, QUICK)
-    with pytest.raises(Impossible, match="is what is trained on, too"):
+    with pytest.raises(Impossible, match="has images that are trained on"):
         data.find(places | {"test": places["train"]}, QUICK)
     paint(tmp_path / "large", replace(RECIPE, settings=replace(RECIPE.settings, size=32)), n=16)
     with pytest.raises(Impossible, match="images of 16 pixels to train on, of 32 to test on"):

@@ -51,7 +51,7 @@ def render(folder: Path) -> dict[str, rows.Data]:
 
 def ours(found: dict[str, rows.Data], *, alone: bool) -> Step:
     """A step as `ident bench` takes it; or on the same images each time, which are there."""
-    tier = replace(rows.load_tier("laptop", images=True), unsupervised=TRAINING, samples=16)
+    tier = replace(rows.load_tier("paper", images=True), unsupervised=TRAINING, samples=16)
     task = Images(rows.Run("table4", rows.load_suite("table4").rows[0], "unsupervised", 0, tier, found), "cpu")
     loss_of, optimizers, batches = Loss(task), optimizers_of(task.model, TRAINING), task.batches(0)
     there, scaler = next(batches), torch.amp.GradScaler("cpu", enabled=False)
