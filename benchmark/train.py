@@ -27,7 +27,7 @@ FORMAT = 1
 DIGEST = sha256().digest_size
 """Bytes before a checkpoint: its checksum."""
 REPORT = 50
-"""Steps between looks at the loss: each waits for the device."""
+"""Steps between looks at the loss, at most: each waits for the device."""
 
 MUON = 4.0
 """How much larger Muon's learning rate is, whose steps have the size of an orthogonal matrix."""
@@ -142,7 +142,8 @@ def train(
                 progress.step += 1
                 progress.seconds = time.monotonic() - began
                 looking = progress.step % every == 0 or progress.step == training.steps
-                if looking or len(losses) == REPORT:
+                due = time.monotonic() - saved > seconds_between or progress.step == training.steps
+                if looking or due or len(losses) == REPORT:
                     latest["loss"] = checked(losses, progress.step, checkpoint)
                     losses.clear()
                 if looking and first:
@@ -150,9 +151,10 @@ def train(
                     progress.history.append({**latest, "step": progress.step})
                 if not losses and first:
                     tell(progress.step, latest)
-                    if time.monotonic() - saved > seconds_between or progress.step == training.steps:
+                if due:
+                    if first:
                         save(checkpoint, recipe, task.model, optimizers, scaler, progress)
-                        saved = time.monotonic()
+                    saved = time.monotonic()
     except (KeyboardInterrupt, Lost):
         if losses:
             checked(losses, progress.step, checkpoint)

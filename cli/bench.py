@@ -109,8 +109,9 @@ def bench(
         rows, chosen = suites.with_loss(rows, loss), ("unsupervised",)
     if (gpus or processes.launched()) and (parallel or ray_address):
         raise Impossible("--gpus shares each batch, --parallel has a run on each GPU: give one of them")
+    runs = suites.runs_of(table, rows, chosen, seeds, scale)
     if gpus:
-        work.check_gpus(gpus)
+        work.check_gpus(gpus, table, runs)
     device = work.device_of(device, ray_address)
     found: dict[str, suites.Data] = {}
     if table.images:
@@ -120,11 +121,11 @@ def bench(
                 with progress(f"rendering {split}") as done:
                     datasets.render(split, place, scale, ray_address, lambda far: done(far.done, far.total))
         found = datasets.find(places, scale)
+        runs = [replace(run, data=found) for run in runs]
     elif data or test_data or render:
         raise Impossible(f"--suite {suite}: has no images; leave out --data, --test-data and --render")
-    runs = suites.runs_of(table, rows, chosen, seeds, scale, found)
     if gpus and not processes.launched():
-        raise SystemExit(work.launch(gpus, ["-m", "ident.cli", *sys.argv[1:]]))
+        work.launch(gpus, ["-m", "ident.cli", *sys.argv[1:]])
     train = partial(work.by_ray, address=ray_address) if parallel or ray_address else work.here
     with processes.joined(device) as device:
         folder, first = out / table.folder / scale.name, processes.rank() == 0

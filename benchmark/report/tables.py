@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
+from ident.benchmark import plugins
 from ident.benchmark.suites.rows import KINDS, Row, Suite, shared_row, shortened
 
 Result = Mapping[str, Any]
@@ -43,8 +45,14 @@ def lines_of(suite: Suite, results: Sequence[Result], *, every_row: bool = False
                 if of_it:
                     found[kind] = sorted(of_it, key=lambda result: int(result["seed"]))
             if found or (every_row and not own):
-                lines.append(Line(row, found, own))
+                lines.append(Line(trained(row, found) if own else row, found, own))
     return lines
+
+
+def trained(row: Row, results: Mapping[str, Sequence[Result]]) -> Row:
+    """A row with the loss that its results are of, if that is the user's."""
+    losses = [json.loads(result["recipe"]).get("loss") for result in results.get("unsupervised", ())]
+    return replace(row, loss=losses[0]) if losses and plugins.is_one(str(losses[0])) else row
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ import torch
 from ident.benchmark import processes
 from ident.benchmark.suites.images import Images
 from ident.benchmark.suites.results import NEIGHBOURS, RECOVERED, RESULT, Result, recipe_of
-from ident.benchmark.suites.rows import FORMAT, Run
+from ident.benchmark.suites.rows import FORMAT, Run, Suite
 from ident.benchmark.suites.synthetic import Synthetic
 from ident.benchmark.suites.task import RowTask
 from ident.benchmark.train import Progress, train
@@ -131,11 +131,19 @@ def devices() -> tuple[str, ...]:
     )
 
 
-def check_gpus(gpus: int) -> None:
-    """Refuse to share batches among more GPUs than there are."""
+def check_gpus(gpus: int, suite: Suite, runs: Sequence[Run]) -> None:
+    """Refuse to share batches among more GPUs than there are, or that do not divide, or that are not of images."""
     there = torch.cuda.device_count()
     if gpus > there:
         raise Impossible(f"--gpus {gpus}: PyTorch sees {there} here; give fewer, or none for the CPU")
+    if not suite.images:
+        raise Impossible(
+            f"--gpus: shares batches of images, {suite.name} has none; give --parallel, a GPU for each run"
+        )
+    sizes = {run.training.batch_size for run in runs if run.kind != "identity"}
+    uneven = sorted(size for size in sizes if size % gpus)
+    if uneven:
+        raise Impossible(f"--gpus {gpus}: does not divide batch_size {uneven[0]}; give another number")
 
 
 def launch(gpus: int, command: Sequence[str]) -> NoReturn:

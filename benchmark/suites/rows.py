@@ -414,10 +414,11 @@ def runs_of(
     kinds: tuple[str, ...],
     seeds: int,
     tier: Tier,
-    data: Mapping[str, Data] | None = None,
 ) -> list[Run]:
     """All runs that these rows need. What rows share is one run, under the name of the first row that has it."""
-    if not plugins.is_one(tier.encoder) and suite.images == (tier.encoder == "mlp"):
+    if plugins.is_one(tier.encoder):
+        plugins.load(tier.encoder)
+    elif suite.images == (tier.encoder == "mlp"):
         what = "images" if suite.images else "no images"
         raise Impossible(f"encoder {tier.encoder}: {suite.name} is of {what}; give another")
     found = dict[str, Run]()
@@ -425,7 +426,7 @@ def runs_of(
         for row in rows:
             for kind in kinds:
                 if kind in row.kinds:
-                    run = shared_run(suite, row, kind, seed, tier, data)
+                    run = shared_run(suite, row, kind, seed, tier)
                     found.setdefault(run.name, run)
     if not found:
         there = sorted({kind for row in rows for kind in row.kinds})

@@ -176,6 +176,32 @@ def test_a_loss_of_ones_own_has_a_positive_for_each_anchor(painted: dict[str, Da
     assert int(task.batch(0)["among"]) == 0
 
 
+class Drawn(nn.Module):
+    """A loss whose weights are drawn."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weights = nn.Parameter(torch.randn(10))
+
+    def forward(self, anchor: Tensor, positive: Tensor) -> Tensor:
+        return ((anchor - positive) * self.weights).square().mean()
+
+
+def test_a_losss_own_weights_follow_from_the_seed(painted: dict[str, Data]) -> None:
+    run = run_of(painted, 1, TINY, loss="tests.benchmark.test_images:Drawn")
+    one, two, other = (Images(replace(run, seed=seed), "cpu").losses[0].call.weights for seed in (0, 0, 1))
+    assert torch.equal(one, two)
+    assert not torch.equal(one, other)
+
+
+def test_a_loss_that_was_changed_is_another(painted: dict[str, Data], monkeypatch: pytest.MonkeyPatch) -> None:
+    run = run_of(painted, 1, TINY, loss="tests.benchmark.test_images:spread")
+    before = run.recipe
+    assert len(before["own"]) == 2
+    monkeypatch.setattr(Path, "read_bytes", lambda _: b"changed")
+    assert run.recipe != before
+
+
 def test_each_positive_may_be_an_anchor_too(painted: dict[str, Data]) -> None:
     one, both = (Images(run_of(painted, tier=replace(TINY, both=both)), "cpu") for both in (False, True))
     batch = one.batch(0)
@@ -200,9 +226,9 @@ def share_of_two(folder: str) -> None:
     """In a process that torchrun has started: the gradients of a loss that both have a part in."""
     places = json.loads(Path(folder, "places.json").read_text())
     with processes.joined("cpu"):
-        task = Images(run_of({split: Data(*place) for split, place in places.items()}, 1, TINY), "cpu")
+        task = Images(run_of({split: Data(*place) for split, place in places.items()}, 1, SMALL), "cpu")
         found = losses_and_gradients(task)
-        torch.save(found, f"{folder}/{processes.rank()}.pt")
+        torch.save([*found, task.model.state_dict()], f"{folder}/{processes.rank()}.pt")
         del task
         gc.collect()
 
@@ -224,19 +250,23 @@ def losses_and_gradients(task: Images) -> list[Any]:
 
 def test_two_processes_have_the_gradients_of_one(painted: dict[str, Data], tmp_path: Path) -> None:
     (tmp_path / "places.json").write_text(json.dumps({name: [it.place, it.digest] for name, it in painted.items()}))
-    code = tmp_path / "half.py"
-    code.write_text(f"from tests.benchmark.test_images import share_of_two\nshare_of_two({str(tmp_path)!r})\n")
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", str(code)]
+    half = tmp_path / "half.py"
+    half.write_text(f"from tests.benchmark.test_images import share_of_two\nshare_of_two({str(tmp_path)!r})\n")
+    code = f"from ident.benchmark.suites.bench import launch; launch(2, [{str(half)!r}])"
     paths = os.pathsep.join(filter(None, [str(Path.cwd()), os.environ.get("PYTHONPATH")]))
-    done = subprocess.run(torchrun, env=os.environ | {"PYTHONPATH": paths}, capture_output=True, text=True, check=False)
+    environment = os.environ | {"PYTHONPATH": paths}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    losses, gradients, norm = losses_and_gradients(Images(run_of(painted, 1, TINY), "cpu"))
+    task = Images(run_of(painted, 1, SMALL), "cpu")
+    assert [int(task.batch(number)["among"]) > 0 for number in range(4)] == [True, True, True, False]
+    losses, gradients, norm = losses_and_gradients(task)
     for rank in range(2):
         theirs = torch.load(tmp_path / f"{rank}.pt")
         assert theirs[0] == pytest.approx(losses, rel=1e-5)
         for ours, other in ((gradients, theirs[1]), (norm, theirs[2])):
             one, two = (torch.cat([part.flatten() for part in parts]) for parts in (ours, other))
             assert (one - two).norm() <= 1e-5 * one.norm()
+        task.model.load_state_dict(theirs[3])  # what several have trained, one goes on with
 
 
 def test_a_batch_that_does_not_divide_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -253,6 +283,9 @@ def test_datasets_that_do_not_fit(painted: dict[str, Data], tmp_path: Path) -> N
         data.find(places | {"test": "nowhere"}, QUICK)
     with pytest.raises(Impossible, match="has images that are trained on"):
         data.find(places | {"test": places["train"]}, QUICK)
+    paint(tmp_path / "more", replace(RECIPE, source=Uniform(0, "train"), shard_size=16), n=16)
+    with pytest.raises(Impossible, match="more: has images that are trained on"):
+        data.find(places | {"test": str(tmp_path / "more")}, QUICK)
     paint(tmp_path / "large", replace(RECIPE, settings=replace(RECIPE.settings, size=32)), n=16)
     with pytest.raises(Impossible, match="images of 16 pixels to train on, of 32 to test on"):
         data.find(places | {"test": str(tmp_path / "large")}, QUICK)
