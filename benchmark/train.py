@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import pickle
 import signal
@@ -118,7 +119,7 @@ def train(
 ) -> Progress:
     """Train the task's model to the end, from the checkpoint if there is one; it is kept up to date.
 
-    `recipe` is all that decides the run: a checkpoint of another recipe is refused.
+    `recipe`, a JSON object, has all that decides the run: a checkpoint of another recipe is refused.
     """
     optimizers = optimizers_of(task.model, training)
     device = next(task.model.parameters()).device
@@ -319,6 +320,13 @@ def save(
         raise Failed(f"{checkpoint}: {error.strerror}; {kept(checkpoint)}") from error
 
 
+def differing(theirs: str, ours: str) -> str:
+    """What a recipe has otherwise than another, both JSON objects; nothing where they are the same."""
+    one, other = json.loads(theirs), json.loads(ours)
+    names = [name for name in {**one, **other} if one.get(name) != other.get(name)]
+    return "; ".join(f"of {name} {one.get(name)!r}, not {other.get(name)!r}" for name in names)
+
+
 def load(
     checkpoint: Path, recipe: str, model: nn.Module, optimizers: Optimizers, scaler: torch.amp.GradScaler
 ) -> Progress:
@@ -331,13 +339,22 @@ def load(
             raise ValueError("its checksum is another")
         with warnings.catch_warnings(action="ignore"):  # of what is no checkpoint at all
             state: dict[str, Any] = torch.load(BytesIO(content), map_location=device, weights_only=True)
-        version, made_of = state["format"], state["recipe"]
-    except (pickle.UnpicklingError, RuntimeError, EOFError, OSError, LookupError, TypeError, ValueError) as error:
+        version, other = state["format"], differing(state["recipe"], recipe)
+    except (
+        pickle.UnpicklingError,
+        RuntimeError,
+        EOFError,
+        OSError,
+        LookupError,
+        AttributeError,
+        TypeError,
+        ValueError,
+    ) as error:
         raise Failed(f"{checkpoint}: is damaged ({type(error).__name__}); delete it to begin that run anew") from error
     if version != FORMAT:
         raise Impossible(f"{checkpoint}: is of format {version!r}, this version of ident reads {FORMAT}")
-    if made_of != recipe:
-        raise Impossible(f"{checkpoint}: belongs to another run, of {made_of}; give another --out, or --force")
+    if other:
+        raise Impossible(f"{checkpoint}: belongs to another run, {other}; give another --out, or --force")
     try:
         model.load_state_dict(state["model"])
         for (optimizer, _), kept in zip(optimizers, state["optimizers"], strict=True):

@@ -41,7 +41,7 @@ def perform(run: Run, folder: Path, device: str, tell: Callable[[int, dict[str, 
     storage.make_folder(place)
     task, progress = task_of(run, device), Progress()
     if run.kind != "identity" and any(True for _ in task.model.parameters()):
-        made_by = f"{recipe_of(run)} on {torch.device(device).type}"  # whose random numbers are others
+        made_by = recipe_of(run, device=torch.device(device).type)  # whose random numbers are others
         try:
             with scalars(place / SCALARS) as write:
                 progress = train(

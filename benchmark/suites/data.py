@@ -27,7 +27,7 @@ def places(train: str | None, test: str | None, tier: Tier, *, render: bool) -> 
 
 def find(places: Mapping[str, str], tier: Tier) -> dict[str, Data]:
     """The datasets that are there; where one is not, what to type is said."""
-    found, sizes, sources = dict[str, Data](), dict[str, int](), dict[str, Mapping[str, object]]()
+    found, sources = dict[str, Data](), dict[str, Mapping[str, object]]()
     for split, place in places.items():
         if Storage(place).size(MANIFEST) is None:
             option = "--data" if split == "train" else "--test-data"
@@ -37,8 +37,9 @@ def find(places: Mapping[str, str], tier: Tier) -> dict[str, Data]:
         data = Dataset(place)
         shards = [data.manifest.shards[number].sha256 for number in range(data.manifest.count)]
         absolute = str(data.storage.folder.absolute()) if data.storage.folder else place
-        found[split] = Data(absolute, sha256(json.dumps(shards).encode()).hexdigest())
-        sizes[split], sources[split] = data.manifest.size, data.manifest.source
+        found[split] = Data(absolute, sha256(json.dumps(shards).encode()).hexdigest(), data.manifest.size)
+        sources[split] = data.manifest.source
+    sizes = {split: one.size for split, one in found.items()}
     if sizes["train"] != sizes["test"]:
         raise Impossible(
             f"images of {sizes['train']} pixels to train on, of {sizes['test']} to test on: give alike ones"

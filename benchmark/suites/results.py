@@ -12,7 +12,7 @@ from typing import Any
 
 from ident.benchmark.metrics import METRICS
 from ident.benchmark.suites.rows import FORMAT, Data, Run, Suite, Tier, shared_run
-from ident.benchmark.train import is_number
+from ident.benchmark.train import differing, is_number
 from ident.render.errors import Failed, Impossible
 
 RESULT, RECOVERED, NEIGHBOURS = "result.json", "recovered.npz", "neighbours.png"
@@ -21,9 +21,9 @@ RESULT, RECOVERED, NEIGHBOURS = "result.json", "recovered.npz", "neighbours.png"
 Result = dict[str, Any]
 
 
-def recipe_of(run: Run) -> str:
-    """All that decides a run, as its files have it."""
-    return json.dumps(run.recipe, sort_keys=True)
+def recipe_of(run: Run, **more: str) -> str:
+    """All that decides a run, and more, as its files have it."""
+    return json.dumps({**run.recipe, **more}, sort_keys=True)
 
 
 def result_of(run: Run, folder: Path) -> Result | None:
@@ -38,7 +38,8 @@ def result_of(run: Run, folder: Path) -> Result | None:
     except Impossible as error:
         raise Impossible(f"{error}; give another --out") from error
     if result["recipe"] != recipe_of(run):
-        raise Impossible(f"{path}: belongs to another run, {result['recipe']}; give another --out, or --force")
+        theirs = differing(result["recipe"], recipe_of(run))
+        raise Impossible(f"{path}: belongs to another run, {theirs}; give another --out, or --force")
     return result
 
 

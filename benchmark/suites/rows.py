@@ -192,10 +192,11 @@ class Tier:
 
 @dataclass(frozen=True)
 class Data:
-    """A dataset: where it lies, and a digest of all that is in it."""
+    """A dataset: where it lies, a digest of all that is in it, and the side of its images."""
 
     place: str
     digest: str
+    size: int
 
 
 @dataclass(frozen=True)
@@ -255,7 +256,7 @@ class Run:
         shared: dict[str, Any] = {"seed": self.seed, "samples": self.tier.samples, "encoder": self.tier.encoder}
         names = [self.tier.encoder, *([self.row.loss] if self.kind == "unsupervised" else [])]
         shared["own"] = {name: plugins.digest(name) for name in names if plugins.is_one(name)}
-        data = {split: data.digest for split, data in self.data.items()}
+        data = {split: f"{data.size} x {data.size}, {data.digest}" for split, data in self.data.items()}
         return {**self.row.setting(self.kind), **trained, **shared, "chunk": self.tier.chunk, "data": data}
 
 

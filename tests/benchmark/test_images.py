@@ -24,8 +24,9 @@ from ident.benchmark.report.tables import lines_of
 from ident.benchmark.suites import bench, data, results, rows
 from ident.benchmark.suites.curriculum import Curriculum
 from ident.benchmark.suites.images import Images
+from ident.benchmark.suites.results import recipe_of
 from ident.benchmark.suites.rows import Data, Run, load_suite, load_tier
-from ident.benchmark.train import Training
+from ident.benchmark.train import Training, train
 from ident.render.dataset import Dataset
 from ident.render.errors import Failed, Impossible
 from ident.render.latents import NAMES
@@ -194,6 +195,16 @@ def test_a_losss_own_weights_follow_from_the_seed(painted: dict[str, Data]) -> N
     assert not torch.equal(one, other)
 
 
+def test_a_checkpoint_of_other_images_is_refused(painted: dict[str, Data], tmp_path: Path) -> None:
+    run, bigger = run_of(painted, 1, TINY), {split: replace(it, size=32) for split, it in painted.items()}
+    (tmp_path / run.name).mkdir()
+    train(
+        Images(run, "cpu"), STEPS, tmp_path / run.name / "checkpoint.pt", recipe_of(run, device="cpu"), lambda *_: None
+    )
+    with pytest.raises(Impossible, match=r"another run, of data {'test': '16 x 16, .*}, not {'test': '32 x 32, "):
+        bench.perform(replace(run, data=bigger), tmp_path, "cpu", lambda *_: None)
+
+
 def test_a_loss_that_was_changed_is_another(painted: dict[str, Data], monkeypatch: pytest.MonkeyPatch) -> None:
     run = run_of(painted, 1, TINY, loss="tests.benchmark.test_images:spread")
     before = run.recipe
@@ -249,7 +260,9 @@ def losses_and_gradients(task: Images) -> list[Any]:
 
 
 def test_two_processes_have_the_gradients_of_one(painted: dict[str, Data], tmp_path: Path) -> None:
-    (tmp_path / "places.json").write_text(json.dumps({name: [it.place, it.digest] for name, it in painted.items()}))
+    (tmp_path / "places.json").write_text(
+        json.dumps({name: [it.place, it.digest, it.size] for name, it in painted.items()})
+    )
     half = tmp_path / "half.py"
     half.write_text(f"from tests.benchmark.test_images import share_of_two\nshare_of_two({str(tmp_path)!r})\n")
     code = f"from ident.benchmark.suites.bench import launch; launch(2, [{str(half)!r}])"

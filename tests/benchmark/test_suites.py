@@ -190,7 +190,7 @@ def test_a_result_is_found_again_and_another_is_refused(tmp_path: Path) -> None:
     assert not (tmp_path / run.name / bench.CHECKPOINT).exists()
     weights = torch.load(tmp_path / run.name / bench.MODEL)
     Synthetic(run, "cpu").model.load_state_dict(weights)
-    with pytest.raises(Impossible, match="belongs to another run"):
+    with pytest.raises(Impossible, match="belongs to another run, of samples 64, not 65; give"):
         results.result_of(replace(run, tier=replace(QUICK, samples=65)), tmp_path)
     path = tmp_path / run.name / results.RESULT
     path.write_text(path.read_text().replace('"format": 2', '"format": 7'))

@@ -25,6 +25,9 @@ from ident.render.errors import Failed, Impossible
 
 TRAINING = Training(steps=120, batch_size=8, learning_rate=1e-2, optimizer="muon", warm_up=10, constant=0.5, looks=6)
 
+A = '{"name": "a"}'
+"""A recipe."""
+
 
 class Line:
     """Learns a linear map; the loss may go wrong at a step, and something may happen in it."""
@@ -65,17 +68,17 @@ def weights(task: Line) -> list[Tensor]:
 def test_a_stopped_run_goes_on_to_the_last_bit(tmp_path: Path, optimizer: str, precision: str) -> None:
     training = replace(TRAINING, optimizer=optimizer, precision=precision)
     alone = Line()
-    through = train(alone, training, tmp_path / "alone.pt", "a", quiet)
+    through = train(alone, training, tmp_path / "alone.pt", A, quiet)
 
     def stop(number: int) -> None:
         if number == 57:
             os.kill(os.getpid(), signal.SIGINT)
 
     with pytest.raises(KeyboardInterrupt):
-        train(Line(happens=stop), training, tmp_path / "stopped.pt", "a", quiet)
+        train(Line(happens=stop), training, tmp_path / "stopped.pt", A, quiet)
     again = Line()
     seen: list[int] = []
-    on = train(again, training, tmp_path / "stopped.pt", "a", lambda step, _: seen.append(step))
+    on = train(again, training, tmp_path / "stopped.pt", A, lambda step, _: seen.append(step))
     assert seen[0] > 57
     assert all(torch.equal(a, b) for a, b in zip(weights(alone), weights(again), strict=True))
     assert on.history == through.history
@@ -86,16 +89,16 @@ def test_a_stopped_run_goes_on_to_the_last_bit(tmp_path: Path, optimizer: str, p
 def test_what_is_not_finite_stops_it_and_the_last_good_checkpoint_stays(tmp_path: Path) -> None:
     path = tmp_path / "c.pt"
     with pytest.raises(Failed, match=r"nan at step 78; the last good checkpoint is kept: .*c\.pt"):
-        train(Line(wrong_at=77), TRAINING, path, "a", quiet, seconds_between=0)
+        train(Line(wrong_at=77), TRAINING, path, A, quiet, seconds_between=0)
     again = Line()
     seen: list[int] = []
-    train(again, TRAINING, path, "a", lambda step, _: seen.append(step))
+    train(again, TRAINING, path, A, lambda step, _: seen.append(step))
     assert 50 < seen[0] <= 100
     alone = Line()
-    train(alone, TRAINING, tmp_path / "d.pt", "a", quiet)
+    train(alone, TRAINING, tmp_path / "d.pt", A, quiet)
     assert all(torch.equal(a, b) for a, b in zip(weights(alone), weights(again), strict=True))
     with pytest.raises(Failed, match="nan at step 3; no checkpoint was written yet"):
-        train(Line(wrong_at=2), TRAINING, tmp_path / "e.pt", "a", quiet)
+        train(Line(wrong_at=2), TRAINING, tmp_path / "e.pt", A, quiet)
 
 
 class Broken(Line):
@@ -121,17 +124,17 @@ class Broken(Line):
 def test_weights_that_are_not_finite_are_never_a_checkpoint(tmp_path: Path) -> None:
     path = tmp_path / "c.pt"
     with pytest.raises(Failed, match="a weight is not finite at step 1; no checkpoint was written yet"):
-        train(Broken(0), replace(TRAINING, looks=1), path, "a", quiet, seconds_between=0)
+        train(Broken(0), replace(TRAINING, looks=1), path, A, quiet, seconds_between=0)
     with pytest.raises(Failed, match="at step 60: latents or recovered ones are not finite; the last good"):
-        train(Broken(59), TRAINING, path, "a", quiet, seconds_between=0)
+        train(Broken(59), TRAINING, path, A, quiet, seconds_between=0)
     again, alone = Line(), Line()
-    assert train(again, TRAINING, path, "a", quiet).history[1]["step"] == 40  # it went on, and to the same end
-    train(alone, TRAINING, tmp_path / "e.pt", "a", quiet)
+    assert train(again, TRAINING, path, A, quiet).history[1]["step"] == 40  # it went on, and to the same end
+    train(alone, TRAINING, tmp_path / "e.pt", A, quiet)
     assert all(torch.equal(a, b) for a, b in zip(weights(alone), weights(again), strict=True))
 
 
 def saved(path: Path) -> Path:
-    train(Line(), replace(TRAINING, steps=20), path, "a", quiet)
+    train(Line(), replace(TRAINING, steps=20), path, A, quiet)
     return path
 
 
@@ -169,7 +172,14 @@ def flipped(path: Path) -> bytes:
         (lambda path: signed(b"ustar" * 200), Failed, "is damaged"),  # noqa: ARG005
         (flipped, Failed, "is damaged"),
         (lambda path: rewritten(path, format=9), Impossible, "of format 9, this version of ident reads 1"),
-        (lambda path: rewritten(path, recipe="b"), Impossible, "belongs to another run, of b"),
+        (
+            lambda path: rewritten(path, recipe='{"name": "b"}'),
+            Impossible,
+            "belongs to another run, of name 'b', not 'a'; give",
+        ),
+        (lambda path: rewritten(path, recipe="b"), Failed, "is damaged"),
+        (lambda path: rewritten(path, recipe="[3]"), Failed, "is damaged"),
+        (lambda path: rewritten(path, recipe=3), Failed, "is damaged"),
         (lambda path: rewritten(path, model={}), Failed, "does not fit"),
         (lambda path: rewritten(path, optimizers=[]), Failed, "does not fit"),
         (lambda path: rewritten(path, optimizers=[3, 3]), Failed, "does not fit"),
@@ -191,7 +201,7 @@ def test_hostile_checkpoints(
     content = damage(path)
     path.write_bytes(content)
     with pytest.raises(error, match=says):
-        train(Line(), TRAINING, path, "a", quiet)
+        train(Line(), TRAINING, path, A, quiet)
     assert path.read_bytes() == content
     assert not Path("evil").exists()
 
@@ -244,11 +254,11 @@ def test_no_space_for_a_checkpoint(tmp_path: Path) -> None:
                     (disk / "filler").write_bytes(bytes(2**17))
 
         with pytest.raises(Failed, match=r"run\.pt: No space left on device; the last good checkpoint is kept"):
-            train(Line(), TRAINING, disk / "run.pt", "a", fill, seconds_between=0)
+            train(Line(), TRAINING, disk / "run.pt", A, fill, seconds_between=0)
         assert {path.name for path in disk.iterdir()} == {"filler", "run.pt"}
         (disk / "filler").unlink()
         seen: list[int] = []
-        train(Line(), TRAINING, disk / "run.pt", "a", lambda step, _: seen.append(step), seconds_between=0)
+        train(Line(), TRAINING, disk / "run.pt", A, lambda step, _: seen.append(step), seconds_between=0)
         assert seen[0] > 20
     finally:
         subprocess.run(["umount", disk], check=True)
@@ -305,6 +315,6 @@ def test_first_weights_follow_from_the_seed_and_disturb_nobody() -> None:
 
 
 def test_progress_knows_how_long_it_took(tmp_path: Path) -> None:
-    done = train(Line(), replace(TRAINING, steps=20), tmp_path / "c.pt", "a", quiet)
+    done = train(Line(), replace(TRAINING, steps=20), tmp_path / "c.pt", A, quiet)
     assert isinstance(done, Progress)
     assert 0 < done.seconds < 60
