@@ -75,7 +75,7 @@ def run_of(painted: dict[str, Data], number: int = 1, tier: rows.Tier = QUICK, *
 
 
 TINY = replace(QUICK, encoder="tests.benchmark.test_images:tiny")
-SMALL = replace(LAPTOP, encoder=TINY.encoder)
+SMALL = replace(LAPTOP, encoder=TINY.encoder, curriculum=replace(LAPTOP.curriculum, lasts=0.9))
 
 
 def test_the_tables_are_those_of_the_paper() -> None:
