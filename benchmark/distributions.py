@@ -18,12 +18,12 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 
 import torch
 from torch import Tensor
 
-from ident.benchmark import notation
+from ident.benchmark import notation, plugins
 from ident.benchmark.spaces import Box, Product, Space, Sphere
 from ident.render.errors import Impossible
 
@@ -31,7 +31,10 @@ ROUNDS = 2_000  # of drawing again what was not accepted; noise and vmf need som
 
 
 class Distribution(ABC):
-    """How points around others are drawn."""
+    """How points around others are drawn. One of a user's is a dataclass of numbers, which `parse` reads."""
+
+    def __str__(self) -> str:
+        return notation.write(f"{type(self).__module__}:{type(self).__qualname__}", astuple(self))  # type: ignore[call-overload]
 
     def draw(self, space: Space, around: Tensor, *, generator: torch.Generator) -> Tensor:
         """A point (n, dim) around each of the points (n, dim), which lie in the space."""
@@ -201,12 +204,39 @@ DISTRIBUTIONS: dict[str, Callable[..., Distribution]] = {
 }
 
 
-def parse(text: str, scale: float | None = None) -> Distribution:
-    """A distribution as it is written; what has a scale and does not give it takes the one given here."""
-    found = notation.parse(text, DISTRIBUTIONS, "distribution", {} if scale is None else {"scale": scale})
+def parse(text: str, scale: float | None = None, *, own: bool = False) -> Distribution:
+    """A distribution as it is written; what has a scale and does not give it takes the one given here.
+
+    With `own` it may be one of the user's, module:name(...), of a class of distributions or a function that gives one.
+    That is for texts that the user has typed, not for what came with data.
+    """
+    found = notation.parse(text, DISTRIBUTIONS, "distribution", {} if scale is None else {"scale": scale}, own=own)
     if len(found) > 1:
         raise Impossible(f"distribution {text!r}: give one; a product of spaces takes it on each factor")
+    if plugins.is_one(text):
+        check_own(found[0], text)
     return found[0]
+
+
+def check_own(made: object, text: str) -> None:
+    """Refuse what a user's code gave if it is no distribution, or none that can be written and read again."""
+    if not isinstance(made, Distribution):
+        raise Impossible(f"distribution {text!r}: gives a {type(made).__name__}, which is none")
+    try:
+        again = notation.parse(str(made), DISTRIBUTIONS, "distribution", {}, own=True)
+    except (TypeError, ValueError, Impossible) as error:
+        raise Impossible(
+            f"distribution {text!r}: cannot be written ({error}); make it a dataclass of numbers"
+        ) from error
+    if again != [made]:
+        raise Impossible(f"distribution {text!r}: is not {str(made)!r} when read again; make it a dataclass of numbers")
+
+
+def describe(conditional: Distribution) -> dict[str, str]:
+    """What a conditional is, for recipes: as it is written, and of a user's own its code."""
+    written = str(conditional)
+    name = written.partition("(")[0]
+    return {"conditional": written, **({"code": plugins.digest(name)} if plugins.is_one(name) else {})}
 
 
 def positive(name: str, scale: float) -> float:

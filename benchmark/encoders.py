@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from ident.benchmark import plugins
+from ident.render.errors import Impossible
 
 HIDDEN = (10, 50, 50, 50, 50, 10)  # times the latents (Zimmermann et al., 2021, A.3)
 SLOPE = 0.01
@@ -145,9 +146,11 @@ def whitened(encoder: nn.Sequential, x: Tensor) -> nn.Sequential:
     """
     white = Whitening(x)
     network = encoder[0]
-    assert isinstance(network, nn.Sequential)
+    if not (isinstance(network, nn.Sequential) and isinstance(network[-1], nn.Linear)):
+        raise Impossible(
+            "whiten: is for an encoder that is an nn.Sequential and ends in an nn.Linear; give another tier"
+        )
     hidden, last = network[:-1], network[-1]
-    assert isinstance(last, nn.Linear)
     with torch.no_grad():
         features = hidden(white(x))
         centred = features - features.mean(0)

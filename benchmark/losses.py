@@ -316,6 +316,15 @@ def info_nce_among(points: Tensor, pairs: Tensor, *, similarity: Similarity, tem
     return uniformity(points, None, similarity, temperature) - own.sum() / max(1, len(own))
 
 
+def align_uniform_among(
+    points: Tensor, pairs: Tensor, *, similarity: Similarity, temperature: float = 1.0, weight: float = 0.5
+) -> Tensor:
+    """The same by `align_uniform`."""
+    own = alignment(points[pairs[:, 0]], points[pairs[:, 1]], similarity, temperature)
+    spread = uniformity(points, None, similarity, temperature) - math.log(len(points) - 1)
+    return (1 - weight) * spread - weight * own.sum() / max(1, len(own))
+
+
 def alignment(anchor: Tensor, positive: Tensor, similarity: Similarity, temperature: float) -> Tensor:
     """How alike anchors (batch, d) and their positives (batch, d) are, over the temperature."""
     if not 0 < temperature < math.inf:
@@ -352,6 +361,14 @@ def full(x: Tensor) -> Tensor:
     return x if x.dtype == torch.float64 else x.float()
 
 
+AMONG: dict[Callable[..., Tensor], Callable[..., Tensor]] = {
+    info_nce: info_nce_among,
+    decoupled: info_nce_among,  # where others are told from, the positive makes no difference
+    align_uniform: align_uniform_among,
+}
+"""What stands for a loss where a point has many positives."""
+
+
 class InfoNCE(nn.Module):
     """`info_nce` and its kin as a module, called like the losses of lightly: loss(anchor, positive)."""
 
@@ -367,15 +384,16 @@ class InfoNCE(nn.Module):
             anchor, positive, negatives, similarity=self.similarity, temperature=self.temperature, **more
         )
 
-    def among(self, points: Tensor, pairs: Tensor) -> Tensor:
-        """InfoNCE of points that have several positives."""
-        return info_nce_among(points, pairs, similarity=self.similarity, temperature=self.temperature)
+    def among(self, points: Tensor, pairs: Tensor, outputs: slice = slice(None)) -> Tensor:
+        """The same of points (n, d) that have several positives, compared by some of their outputs."""
+        among = AMONG[self.function]
+        return among(points[:, outputs], pairs, similarity=self.similarity, temperature=self.temperature)
 
 
 class AnInfoNCE(nn.Module):
     """InfoNCE by a distance that weighs each latent by its precision, which is learned (Rusak et al., 2024, eq. 3)."""
 
-    rate = 10.0
+    times_the_rate = 10.0
     """How much larger the learning rate of the precisions is than that of an encoder, as in the authors' runs."""
 
     def __init__(self, dim: int, precision: float = 1.0) -> None:
@@ -396,9 +414,10 @@ class AnInfoNCE(nn.Module):
         scaled = None if negatives is None else scale * negatives
         return info_nce(scale * anchor, scale * positive, scaled, similarity=Distance(2.0), **others)
 
-    def among(self, points: Tensor, pairs: Tensor) -> Tensor:
-        """The same of points that have several positives."""
-        return info_nce_among((self.log_precisions / 2).exp() * points, pairs, similarity=Distance(2.0))
+    def among(self, points: Tensor, pairs: Tensor, outputs: slice = slice(None)) -> Tensor:
+        """The same of points (n, d) that have several positives, compared by some of their outputs."""
+        scaled = (self.log_precisions / 2).exp() * points
+        return info_nce_among(scaled[:, outputs], pairs, similarity=Distance(2.0))
 
 
 class ForMetricLearning(nn.Module):

@@ -8,20 +8,31 @@ from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import TypeVar
 
+from ident.benchmark import plugins
 from ident.render.errors import Impossible
 
 T = TypeVar("T")
 
-TERM = re.compile(r"\s*(?P<name>[a-z_][a-z0-9_]*)\s*(\((?P<arguments>[^()]*)\))?\s*", re.IGNORECASE)
+TERM = re.compile(r"\s*(?P<name>[a-z_][a-z0-9_]*|[a-z_][\w.]*:[\w.]+)\s*(\((?P<arguments>[^()]*)\))?\s*", re.IGNORECASE)
 
 
-def parse(text: str, known: Mapping[str, Callable[..., T]], what: str, defaults: Mapping[str, float]) -> list[T]:
-    """What a text says: terms joined by `*`, each a known name and its numbers; some have defaults."""
+def parse(
+    text: str, known: Mapping[str, Callable[..., T]], what: str, defaults: Mapping[str, float], *, own: bool = False
+) -> list[T]:
+    """What a text says: terms joined by `*`, each a known name and its numbers; some have defaults.
+
+    With `own` a name may be module:name, of what a user brings: only for texts that the user has typed.
+    """
     made = []
     for term in text.split("*"):
         found = TERM.fullmatch(term)
         if found is None:
             raise Impossible(f"{what} {text!r}: write it like laplace(0.05); known are {', '.join(known)}")
+        if plugins.is_one(found["name"]):
+            if not own:
+                raise Impossible(f"{what} {text!r}: is a user's own, which is not loaded here")
+            made.append(_call(plugins.load(found["name"]), found["name"], found["arguments"], text, what, defaults))
+            continue
         name = found["name"].lower()
         if name not in known:
             close = get_close_matches(name, known, 1)
@@ -34,7 +45,10 @@ def parse(text: str, known: Mapping[str, Callable[..., T]], what: str, defaults:
 def _call(
     make: Callable[..., T], name: str, arguments: str | None, text: str, what: str, defaults: Mapping[str, float]
 ) -> T:
-    signature = inspect.signature(make)
+    try:
+        signature = inspect.signature(make)
+    except ValueError as error:
+        raise Impossible(f"{what} {text!r}: {error}") from error
     shape = f"{name}({', '.join(signature.parameters)})"
     numbers, named = list[float](), dict[str, float]()
     for argument in filter(None, (part.strip() for part in (arguments or "").split(","))):

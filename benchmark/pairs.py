@@ -82,7 +82,7 @@ class Sampler:
     def recipe(self) -> dict[str, Any]:
         """What decides the pairs."""
         of = sha256(self.neighbours.latents.tobytes()).hexdigest()
-        made = {"conditional": str(self.conditional), "space": str(self.space), "seed": self.seed}
+        made = {**distributions.describe(self.conditional), "space": str(self.space), "seed": self.seed}
         return {**made, "latents": self.names, "sha256 of latents": of}
 
     def wish(self, batch: int, n: int) -> tuple[Int64s, Float32s]:
@@ -119,7 +119,7 @@ class Exact:
     def recipe(self) -> dict[str, Any]:
         """What decides the pairs."""
         of = sha256(self.raw.tobytes() + self.positives.tobytes()).hexdigest()
-        made = {"conditional": str(self.conditional), "pairs": "exact", "seed": self.seed}
+        made = {**distributions.describe(self.conditional), "pairs": "exact", "seed": self.seed}
         return {**made, "latents": self.names, "sha256 of latents": of}
 
     def tune(self, _: float) -> float:
@@ -154,7 +154,7 @@ def open_sampler(
     if pairs == "auto":
         pairs = "nearest" if rendered is None or subset is not None or space != "box" else "exact"
         if pairs == "exact" and rendered is not None and conditional is not None:
-            pairs = "exact" if str(distributions.parse(conditional, SCALE)) == rendered["conditional"] else "nearest"
+            pairs = "exact" if str(typed(conditional)) == rendered["conditional"] else "nearest"
     if pairs == "exact":
         return _exact(data, conditional, space, seed, subset)
     if conditional is None:
@@ -164,8 +164,13 @@ def open_sampler(
         raise Impossible(f"latents {', '.join(names)!r}: name some, each once, of {', '.join(latents.NAMES)}")
     points = np.ascontiguousarray(data.latents[:, [latents.NAMES.index(name) for name in names]])
     folder = (data.storage.folder or cache_folder(data.storage.key)) / FOLDER
-    lives, drawn = spaces.parse(space, len(names)), distributions.parse(conditional, SCALE)
+    lives, drawn = spaces.parse(space, len(names)), typed(conditional)
     return Sampler(open_index(points, kind, folder, say), lives, drawn, seed, names)
+
+
+def typed(conditional: str) -> Distribution:
+    """A conditional as a user has typed it."""
+    return distributions.parse(conditional, SCALE, own=True)
 
 
 def _exact(data: Dataset, conditional: str | None, space: str, seed: int, subset: tuple[str, ...] | None) -> Exact:
@@ -174,9 +179,10 @@ def _exact(data: Dataset, conditional: str | None, space: str, seed: int, subset
         raise Impossible(f"{data.storage}: was rendered without positives; take --pairs nearest, or render some")
     if subset is not None or space != "box":
         raise Impossible("exact positives follow all latents in the box; leave out --latents and --space")
-    drawn = distributions.parse(rendered["conditional"])
-    if conditional is not None and distributions.parse(conditional, SCALE) != drawn:
-        raise Impossible(f"{data.storage}: its positives follow {drawn}, not {conditional}; take --pairs nearest")
+    drawn = distributions.parse(rendered["conditional"]) if conditional is None else typed(conditional)
+    if str(drawn) != rendered["conditional"]:
+        follow = rendered["conditional"]
+        raise Impossible(f"{data.storage}: its positives follow {follow}, not {conditional}; take --pairs nearest")
     return Exact(data.latents.copy(), data.positive_latents.copy(), drawn, seed)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Callable
+from functools import cache
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -34,8 +35,9 @@ def load(text: str) -> Callable[..., Any]:
     return made
 
 
+@cache
 def digest(text: str) -> str:
-    """A digest of the file that has what is named: what is changed there is something else."""
+    """A digest of the file that has what is named, as it was when it was first asked for: as it is loaded."""
     module = sys.modules[load(text).__module__]
     file = getattr(module, "__file__", None)
     return sha256(Path(file).read_bytes()).hexdigest() if file else ""

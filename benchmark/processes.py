@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -12,7 +13,7 @@ from torch import Tensor, nn
 from torch.distributed.nn.functional import all_reduce
 
 from ident.benchmark import losses
-from ident.render.errors import Impossible
+from ident.render.errors import Failed, Impossible
 
 
 def rank() -> int:
@@ -47,6 +48,15 @@ def wait() -> None:
     """For all the others to come here."""
     if dist.is_initialized():
         dist.barrier()
+
+
+def agree(number: int, otherwise: str) -> None:
+    """Fail, saying what else it is, if not all processes have the same number."""
+    numbers: list[Any] = [None] * world()
+    if world() > 1:
+        dist.all_gather_object(numbers, number)
+        if set(numbers) != {number}:
+            raise Failed(otherwise)
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import math
 import pickle
@@ -9,7 +10,7 @@ import signal
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from hashlib import sha256
 from io import BytesIO
@@ -32,6 +33,9 @@ REPORT = 50
 
 MUON = 4.0
 """How much larger Muon's learning rate is, whose steps have the size of an orthogonal matrix."""
+
+M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4
+"""Options of glibc's allocator: from how much on freed memory is given back, and how many blocks lie by themselves."""
 
 OPTIMIZERS = ("adam", "muon")
 PRECISIONS = {"float32": None, "bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -121,25 +125,24 @@ def train(
 
     `recipe`, a JSON object, has all that decides the run: a checkpoint of another recipe is refused.
     """
-    optimizers = optimizers_of(task.model, training)
-    device = next(task.model.parameters()).device
-    scaler = torch.amp.GradScaler(device.type, enabled=training.precision == "float16")
+    keep_memory()
+    state = State.of(task.model, training)
     first = processes.rank() == 0  # which alone looks, tells and saves
+    progress = load(checkpoint, recipe, state) if checkpoint.exists() else Progress()
     loss_of = processes.together(Loss(task))
-    progress = load(checkpoint, recipe, task.model, optimizers, scaler) if checkpoint.exists() else Progress()
+    processes.agree(progress.step, f"{checkpoint}: is of other steps for other processes; give an --out that all see")
     every = max(1, training.steps // training.looks)
     losses, saved = list[Tensor](), time.monotonic()
-    latest = dict(progress.history[-1]) if progress.history else {}
+    latest = {name: value for point in progress.history[-1:] for name, value in point.items() if name != "step"}
     batches = task.batches(progress.step)
     began = time.monotonic() - progress.seconds
     try:
         while progress.step < training.steps:
             with later(signal.SIGINT, signal.SIGTERM):  # a step is done or not
-                for optimizer, highest in optimizers:
+                for optimizer, highest in state.optimizers:
                     for group in optimizer.param_groups:
                         group["lr"] = highest * training.rate(progress.step)
-                batch = following(batches, checkpoint)
-                losses.append(step(loss_of, batch, optimizers, scaler, device, training.precision))
+                losses.append(step(loss_of, following(batches, checkpoint), state))
                 progress.step += 1
                 progress.seconds = time.monotonic() - began
                 looking = progress.step % every == 0 or progress.step == training.steps
@@ -154,15 +157,23 @@ def train(
                     tell(progress.step, latest)
                 if due:
                     if first:
-                        save(checkpoint, recipe, task.model, optimizers, scaler, progress)
+                        save(checkpoint, recipe, state, progress)
                     saved = time.monotonic()
     except (KeyboardInterrupt, Lost):
         if losses:
             checked(losses, progress.step, checkpoint)
         if first:
-            save(checkpoint, recipe, task.model, optimizers, scaler, progress)
+            save(checkpoint, recipe, state, progress)
         raise
     return progress
+
+
+def keep_memory() -> None:
+    """Let the C library keep what a step frees for the next one: to get it from the system anew takes 0.3 of a step."""
+    with suppress(AttributeError, OSError, TypeError):  # of other libraries than glibc
+        library = ctypes.CDLL(None)
+        library.mallopt(M_MMAP_MAX, 0)
+        library.mallopt(M_TRIM_THRESHOLD, -1)
 
 
 class Lost(Failed):
@@ -193,10 +204,32 @@ Optimizers = list[tuple[torch.optim.Optimizer, float]]
 """With the highest learning rate of each."""
 
 
+@dataclass(frozen=True)
+class State:
+    """What steps change: a model, and what moves it. In float16 losses are scaled, so that small gradients stay."""
+
+    model: nn.Module
+    optimizers: Optimizers
+    scaler: torch.amp.GradScaler
+    precision: str
+
+    @classmethod
+    def of(cls, model: nn.Module, training: Training) -> State:
+        """As it is before the first step."""
+        device = next(model.parameters()).device.type
+        scaler = torch.amp.GradScaler(device, enabled=training.precision == "float16")
+        return cls(model, optimizers_of(model, training), scaler, training.precision)
+
+    @property
+    def device(self) -> torch.device:
+        """The model's."""
+        return next(self.model.parameters()).device
+
+
 def optimizers_of(model: nn.Module, training: Training) -> Optimizers:
-    """What moves the model's parameters. Those of a module that has a `rate` move so many times as fast."""
+    """What moves the model's parameters. Vectors of a module that has `times_the_rate` move so many times as fast."""
     rates = {
-        parameter: float(getattr(module, "rate", 1))
+        parameter: float(getattr(module, "times_the_rate", 1))
         for module in model.modules()
         for parameter in module.parameters(recurse=False)
         if parameter.requires_grad
@@ -239,26 +272,19 @@ def as_matrix(x: Tensor, weight: Tensor) -> Tensor:
     return (x.permute(0, 2, 3, 1) if last else x).flatten(1)
 
 
-def step(
-    loss_of: nn.Module,
-    batch: Batch,
-    optimizers: Optimizers,
-    scaler: torch.amp.GradScaler,
-    device: torch.device,
-    precision: str,
-) -> Tensor:
-    """One step of the training; gives its loss. In float16 losses are scaled, so that small gradients are not lost."""
+def step(loss_of: nn.Module, batch: Batch, state: State) -> Tensor:
+    """One step of the training; gives its loss."""
     loss_of.train()
-    for optimizer, _ in optimizers:
+    for optimizer, _ in state.optimizers:
         optimizer.zero_grad()
-    with autocast(device, precision):
+    with autocast(state.device, state.precision):
         loss: Tensor = loss_of(batch)
-    scaler.scale(loss).backward()
-    for optimizer, _ in optimizers:
+    state.scaler.scale(loss).backward()
+    for optimizer, _ in state.optimizers:
         if isinstance(optimizer, Muon):
             optimizer.take()
-        scaler.step(optimizer)
-    scaler.update()
+        state.scaler.step(optimizer)
+    state.scaler.update()
     return loss.detach()
 
 
@@ -292,27 +318,20 @@ def kept(checkpoint: Path) -> str:
     return f"the last good checkpoint is kept: {checkpoint}" if checkpoint.exists() else "no checkpoint was written yet"
 
 
-def save(
-    checkpoint: Path,
-    recipe: str,
-    model: nn.Module,
-    optimizers: Optimizers,
-    scaler: torch.amp.GradScaler,
-    progress: Progress,
-) -> None:
+def save(checkpoint: Path, recipe: str, state: State, progress: Progress) -> None:
     """Write a checkpoint, whole or not at all; of a model that is finite, or the one before stays."""
-    if not all(bool(weights.isfinite().all()) for weights in model.parameters()):
+    if not all(bool(weights.isfinite().all()) for weights in state.model.parameters()):
         raise Failed(f"a weight is not finite at step {progress.step}; {kept(checkpoint)}")
-    state = {
+    written = {
         "format": FORMAT,
         "recipe": recipe,
-        "model": model.state_dict(),
-        "optimizers": [optimizer.state_dict() for optimizer, _ in optimizers],
-        "scaler": scaler.state_dict(),
+        "model": state.model.state_dict(),
+        "optimizers": [optimizer.state_dict() for optimizer, _ in state.optimizers],
+        "scaler": state.scaler.state_dict(),
         "progress": vars(progress),
     }
     content = BytesIO()
-    torch.save(state, content)
+    torch.save(written, content)
     try:
         with whole(checkpoint) as part:
             part.write_bytes(sha256(content.getbuffer()).digest() + content.getbuffer())
@@ -327,19 +346,16 @@ def differing(theirs: str, ours: str) -> str:
     return "; ".join(f"of {name} {one.get(name)!r}, not {other.get(name)!r}" for name in names)
 
 
-def load(
-    checkpoint: Path, recipe: str, model: nn.Module, optimizers: Optimizers, scaler: torch.amp.GradScaler
-) -> Progress:
+def load(checkpoint: Path, recipe: str, state: State) -> Progress:
     """Bring model and optimizers to where a checkpoint left them. Nothing in it is run."""
-    device = next(model.parameters()).device
     try:
-        written = checkpoint.read_bytes()
-        digest, content = written[:DIGEST], written[DIGEST:]
+        content = checkpoint.read_bytes()
+        digest, content = content[:DIGEST], content[DIGEST:]
         if sha256(content).digest() != digest:
             raise ValueError("its checksum is another")
         with warnings.catch_warnings(action="ignore"):  # of what is no checkpoint at all
-            state: dict[str, Any] = torch.load(BytesIO(content), map_location=device, weights_only=True)
-        version, other = state["format"], differing(state["recipe"], recipe)
+            written: dict[str, Any] = torch.load(BytesIO(content), map_location=state.device, weights_only=True)
+        version, other = written["format"], differing(written["recipe"], recipe)
     except (
         pickle.UnpicklingError,
         RuntimeError,
@@ -356,11 +372,11 @@ def load(
     if other:
         raise Impossible(f"{checkpoint}: belongs to another run, {other}; give another --out, or --force")
     try:
-        model.load_state_dict(state["model"])
-        for (optimizer, _), kept in zip(optimizers, state["optimizers"], strict=True):
-            optimizer.load_state_dict(kept)
-        scaler.load_state_dict(state["scaler"])
-        return Progress(**state["progress"])
+        state.model.load_state_dict(written["model"])
+        for (optimizer, _), its in zip(state.optimizers, written["optimizers"], strict=True):
+            optimizer.load_state_dict(its)
+        state.scaler.load_state_dict(written["scaler"])
+        return Progress(**written["progress"])
     except (RuntimeError, LookupError, AttributeError, TypeError, ValueError) as error:
         raise Failed(f"{checkpoint}: does not fit its run ({error}); delete it to begin that run anew") from error
 

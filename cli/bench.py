@@ -30,11 +30,19 @@ if TYPE_CHECKING:
 SUITES = ("table4", "table5", "table1", "table2", "marginals", "aninfonce")
 KINDS = ("identity", "supervised", "unsupervised")
 
+EPILOG = """\b
+Examples:
+  ident bench --space box
+  ident bench --render --row 1
+  ident bench --loss my_losses:mine --row 1
+  ident bench --suite table1 --seeds 5 --parallel
+"""
 
-@click.command()
+
+@click.command(epilog=EPILOG)
 @click.option("--suite", type=click.Choice(SUITES), default="table4", show_default=True, help="Which table.")
 @click.option(
-    "--tier", default="laptop", show_default=True, help="How large runs are: laptop, paper, or a .toml file of yours."
+    "--tier", default="laptop", show_default=True, help="How large runs are: demo, laptop, paper, or a file of yours."
 )
 @click.option("--data", metavar="PLACE", help="Images to train on.  [default: data/3dident]")
 @click.option("--test-data", metavar="PLACE", help="Images to test on.  [default: data/3dident-test]")
@@ -84,12 +92,6 @@ def bench(
     interruption: what is done is not done again. Results are JSON, one file a run; `ident report` makes a page of them.
 
     Tables 4 and 5 are of images, the others of latents mixed by a network.
-
-    \b
-    ident bench --space box
-    ident bench --render --row 1
-    ident bench --loss my_losses:mine --row 1
-    ident bench --suite table1 --seeds 5 --parallel
     """
     from ident.benchmark import plugins, processes, report  # here: they take PyTorch, which takes seconds
     from ident.benchmark.report import tables
@@ -106,7 +108,13 @@ def bench(
     if encoder is not None:
         scale = replace(scale, encoder=encoder)
     if loss is not None:
+        if set(kinds) - {"unsupervised"}:
+            raise Impossible(f"--kind {', '.join(kinds)}: --loss is of unsupervised runs; leave out --kind")
         rows, chosen = suites.with_loss(rows, loss), ("unsupervised",)
+    if device not in ("auto", "cuda") and (gpus or ((parallel or ray_address) and device != "cpu")):
+        raise Impossible(
+            f"--device {device}: --gpus, --parallel and --ray-address choose GPUs themselves; leave it out"
+        )
     if (gpus or processes.launched()) and (parallel or ray_address):
         raise Impossible("--gpus shares each batch, --parallel has a run on each GPU: give one of them")
     runs = suites.runs_of(table, rows, chosen, seeds, scale)
@@ -124,14 +132,20 @@ def bench(
         runs = [replace(run, data=found) for run in runs]
     elif data or test_data or render:
         raise Impossible(f"--suite {suite}: has no images; leave out --data, --test-data and --render")
+    folder = out / table.folder / scale.name
     if gpus and not processes.launched():
+        if not force:
+            work.left_of(runs, folder, force=False)  # which says what is impossible in one line
         work.launch(gpus, ["-m", "ident.cli", *sys.argv[1:]])
     train = partial(work.by_ray, address=ray_address) if parallel or ray_address else work.here
     with processes.joined(device) as device:
-        folder, first = out / table.folder / scale.name, processes.rank() == 0
+        first = processes.rank() == 0
         make_folder(folder)
         with lock(folder / LOCK, f"{folder}: somebody works there") if first else nullcontext():
-            train_left(table, runs, folder, partial(train, device=device), force=force)
+            left = work.left_of(runs, folder, force=force)
+            if first and len(left) < len(runs):
+                click.echo(f"{plural(len(runs) - len(left), 'run')} of {len(runs)} done before", err=True)
+            train_left(table, left, folder, partial(train, device=device))
             if not first:  # of those that share each batch, who alone writes
                 return
             there = results.of_tier(table, scale, folder, found)
@@ -151,19 +165,11 @@ def bench(
     click.echo("\n" + click.wrap_text(f"{into}: {', '.join(path.name for path in files)}", 80))
 
 
-def train_left(suite: Suite, runs: Sequence[Run], folder: Path, train: Train, *, force: bool) -> None:
-    """Train what is left of the runs, or all; of processes that share each batch the first tells how far it is."""
+def train_left(suite: Suite, left: Sequence[Run], folder: Path, train: Train) -> None:
+    """Train what is left; of processes that share each batch the first tells how far it is."""
     from ident.benchmark import processes
-    from ident.benchmark.suites import bench, results
 
     first = processes.rank() == 0
-    if force and first:
-        bench.forget(runs, folder)
-    processes.wait()
-    left = [run for run in runs if results.result_of(run, folder) is None]
-    processes.wait()
-    if first and len(left) < len(runs):
-        click.echo(f"{plural(len(runs) - len(left), 'run')} of {len(runs)} done before", err=True)
     with telling(suite.name, suite.metrics[0], left) if first else nullcontext(lambda *_: None) as tell:
         for run, result in train(left, folder, tell=tell):
             if first:

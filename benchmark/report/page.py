@@ -20,8 +20,8 @@ from ident.benchmark.metrics import checked
 from ident.benchmark.report import plots, records
 from ident.benchmark.report.plots import Floats
 from ident.benchmark.report.reading import FOLDER, Part, Source
-from ident.benchmark.report.tables import Cell, Column, Line, Result, columns_of, described
-from ident.benchmark.suites.results import NEIGHBOURS, RECOVERED
+from ident.benchmark.report.tables import Cell, Column, Line, columns_of, described
+from ident.benchmark.suites.results import NEIGHBOURS, RECOVERED, Result
 from ident.benchmark.suites.rows import KINDS, Suite, shortened
 from ident.render import latents, storage
 from ident.render.errors import Impossible

@@ -13,7 +13,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from ident.benchmark import distributions, metrics, spaces
-from ident.benchmark.report.tables import Line, Result, cell, groups, learned
+from ident.benchmark.report.tables import Line, cell, groups, learned
+from ident.benchmark.suites.results import Result
 from ident.benchmark.suites.rows import Row, Suite
 from ident.render import storage
 

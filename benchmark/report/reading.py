@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -56,12 +57,26 @@ def read(place: Path, warn: Callable[[str], object]) -> Source:
         raise Impossible(
             f"{place}: no results there; give a folder that ident bench wrote to, or type ident bench --out {place}"
         )
+    for name in unlike(found.values()):
+        warn(f"{place}: seeds of {name} were made by different settings; their mean says little")
     parts = list[Part]()
     for suite in map(load_suite, SUITES):
         of_it = [result for result in found.values() if result["suite"] == suite.folder]
         for tier in sorted({result["tier"] for result in of_it}):
             parts.append(Part(suite, tier, lines_of(suite, [result for result in of_it if result["tier"] == tier])))
     return Source(place, parts)
+
+
+def unlike(results: Iterable[Result]) -> list[str]:
+    """The runs whose seeds differ in more than the seed."""
+    made = dict[str, set[str]]()
+    for result in results:
+        recipe = {name: value for name, value in json.loads(result["recipe"]).items() if name != "seed"}
+        name = (
+            ", ".join(f"{key} {result[key]}" for key in ("suite", "tier", "row", "kind")) + f" {result['own']}".rstrip()
+        )
+        made.setdefault(name, set()).add(json.dumps(recipe, sort_keys=True))
+    return [name for name, recipes in made.items() if len(recipes) > 1]
 
 
 def dim_of(result: Result) -> int:

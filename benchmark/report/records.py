@@ -6,11 +6,9 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from ident.benchmark.report.tables import Line, Result
+from ident.benchmark.report.tables import DESCRIBED, Line
+from ident.benchmark.suites.results import Result
 from ident.benchmark.suites.rows import Suite
-
-DESCRIBED = ("latent_space", "marginal", "conditional", "dim", "model_space", "model", "loss", "matches")
-"""What a record has of its row."""
 
 
 def records(suite: Suite, lines: Sequence[Line]) -> list[dict[str, Any]]:

@@ -10,9 +10,11 @@ from typing import Any
 import numpy as np
 
 from ident.benchmark import plugins
+from ident.benchmark.suites.results import Result
 from ident.benchmark.suites.rows import KINDS, Row, Suite, shared_row, shortened
 
-Result = Mapping[str, Any]
+DESCRIBED = ("latent_space", "marginal", "conditional", "dim", "model_space", "model", "loss", "matches")
+"""What tables as data have of a row."""
 
 
 @dataclass(frozen=True)
@@ -154,8 +156,7 @@ def as_data(suite: Suite, lines: Sequence[Line]) -> list[dict[str, Any]]:
     table = []
     for line in lines:
         row = line.row
-        names = ("latent_space", "marginal", "conditional", "model_space", "model", "loss", "matches")
-        entry: dict[str, Any] = {"row": row.number, "own": line.own, **{name: getattr(row, name) for name in names}}
+        entry: dict[str, Any] = {"row": row.number, "own": line.own, **{name: getattr(row, name) for name in DESCRIBED}}
         for kind in row.kinds:
             scores = {metric: cell(suite, line, kind, metric) for metric in suite.metrics}
             if any(scores.values()):

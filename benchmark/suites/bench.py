@@ -20,7 +20,7 @@ import torch
 
 from ident.benchmark import processes
 from ident.benchmark.suites.images import Images
-from ident.benchmark.suites.results import NEIGHBOURS, RECOVERED, RESULT, Result, recipe_of
+from ident.benchmark.suites.results import NEIGHBOURS, RECOVERED, RESULT, Result, recipe_of, result_of
 from ident.benchmark.suites.rows import FORMAT, Run, Suite
 from ident.benchmark.suites.synthetic import Synthetic
 from ident.benchmark.suites.task import RowTask
@@ -164,6 +164,16 @@ def device_of(asked: str, address: str | None = None) -> str:
     if asked not in there:
         raise Impossible(f"device {asked!r}: there are {', '.join(there)}; leave out --device, or take one of these")
     return asked
+
+
+def left_of(runs: Sequence[Run], folder: Path, *, force: bool) -> list[Run]:
+    """The runs that are not done, the same for all processes that share batches; all, if what was done is forgotten."""
+    if force and processes.rank() == 0:
+        forget(runs, folder)
+    processes.wait()
+    left = [run for run in runs if result_of(run, folder) is None]
+    processes.wait()
+    return left
 
 
 def forget(runs: Sequence[Run], folder: Path) -> None:

@@ -27,10 +27,12 @@ class Curriculum:
     """Regions that a batch has, each with negatives of its own."""
     lasts: float = 0.5
     """The share of a training until positives are the row's own, and regions as small as they get."""
-    first: tuple[str, ...] = ()
-    """Latents by name, in which alone positives are near their anchors at first: those that images show least of.
+    first: tuple[tuple[str, ...], ...] = ()
+    """Groups of latents by name. At first positives are near their anchors in the latents of one group alone.
 
     Latents that images show at a glance tell a positive from most negatives, and nothing else would be looked for.
+    Pairs of a group are compared by outputs of its own, as many as it has latents, so that the others stay free for
+    what comes later. The group that images show least of comes first: the others count a tenth.
     """
 
     def __post_init__(self) -> None:
@@ -44,8 +46,11 @@ class Curriculum:
             raise Impossible(f"side {self.side!r}: give a number from 0.001 to 1000")
         if not (is_number(self.spread) and 0 <= self.spread <= 1):
             raise Impossible(f"spread {self.spread!r}: give a number from 0 to 1")
-        if not (isinstance(self.first, tuple) and set(self.first) <= set(NAMES)):
-            raise Impossible(f"first {self.first!r}: give a list of latents, of {', '.join(NAMES)}")
+        if not (isinstance(self.first, tuple) and all(isinstance(group, tuple) and group for group in self.first)):
+            raise Impossible(f"first {self.first!r}: give groups of latents, a list of lists")
+        named = [name for group in self.first for name in group]
+        if not set(named) <= set(NAMES) or len(set(named)) < len(named):
+            raise Impossible(f"first {self.first!r}: give each latent once at most, of {', '.join(NAMES)}")
 
     def share(self, progress: float) -> float:
         """Of the box's sides, at a share of the training."""
@@ -58,11 +63,8 @@ class Curriculum:
         return round(steps)
 
     def alone(self, progress: float) -> float:
-        """The share of pairs that are near in the first latents alone: all for a fifth of the way, then ever fewer.
-
-        Slowly, as what was learned first is lost where all else is learned in haste.
-        """
-        return min(1.0, 2 * (1 - self.done(progress)) ** 3) if self.first else 0.0
+        """The share of pairs that are near in a group alone: all for two fifths of the way, then ever fewer."""
+        return min(1.0, (1 - self.done(progress)) / 0.6) if self.first else 0.0
 
     def done(self, progress: float) -> float:
         """The share of the curriculum that is done at a share of the training."""

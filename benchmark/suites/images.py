@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from io import BytesIO
 from itertools import count
 
@@ -30,6 +31,8 @@ AHEAD = 8
 """Batches that are made before the encoder asks for them."""
 RECALL = 0.999
 """Of the search for positives."""
+OTHERS = 0.1
+"""What pairs near in a group of latents count that is not the first of the curriculum."""
 AT_ONCE = 256
 """Images that are encoded at a time where no gradients are wanted."""
 
@@ -43,7 +46,7 @@ class Images(RowTask):
         super().__init__(run, device)
         row, tier = run.row, run.tier
         self.data = {split: Dataset(run.data[split].place) for split in self.splits}
-        self.size = run.training.batch_size
+        self.size, self.first = run.training.batch_size, run.curriculum.first
         if self.size > len(self.data["train"]):
             raise Impossible(f"{self.data['train'].storage}: {len(self.data['train'])} images, a batch has {self.size}")
         mean, sd = self.data["train"].manifest.moments()
@@ -87,10 +90,10 @@ class Images(RowTask):
     def pairs(self, number: int, mine: slice) -> Batch:
         """A share of the images of batch `number`: images of which some are near each other, then anchors, positives.
 
-        The curriculum says how many the first are. They come with all pairs among them that are near in its first
-        latents. There is no single pair behind them, which would have no negatives.
+        The curriculum says how many the first are. They come with all pairs among them that are near in each of its
+        groups. There is no single pair behind them, which would have no negatives.
         """
-        data, first = self.data["train"], self.run.curriculum.first
+        data = self.data["train"]
         alone = round(self.size * self.run.curriculum.alone(number / self.run.training.steps))
         alone = self.size if self.size - alone == 1 else alone
         among = self.drawn(number, 2 * alone)
@@ -104,11 +107,13 @@ class Images(RowTask):
         batch = {"images": pixels(images), "among": torch.tensor(len(among))}
         if not alone:
             return batch
-        latents = torch.from_numpy(data.latents[among][:, [NAMES.index(name) for name in first]])
         generator = torch.Generator().manual_seed(stream(self.run.seed, FIRST, number))
         assert self.conditional is not None
-        near = distributions.pairs_among(self.conditional, Box(len(first)), latents, generator=generator)
-        return {**batch, "pairs": near}
+        for group in self.first:
+            latents = torch.from_numpy(data.latents[among][:, [NAMES.index(name) for name in group]])
+            near = distributions.pairs_among(self.conditional, Box(len(group)), latents, generator=generator)
+            batch[near_in(group)] = near
+        return batch
 
     def loss(self, batch: Batch) -> Tensor:
         """The mean squared error, or a contrastive loss of the batches of all processes."""
@@ -121,8 +126,11 @@ class Images(RowTask):
         found, among = processes.gather(self.encode(images)), int(batch["among"])
         share, rest = among / len(found), (len(found) - among) // 2
         near, anchor, positive = found.split([among, rest, rest])
-        losses = [share * self.losses[0].among(near, batch["pairs"])] if among else []
-        losses += [(1 - share) * self.of_pairs(anchor, positive)] if rest else []
+        losses, start, weight = [(1 - share) * self.of_pairs(anchor, positive)] if rest else [], 0, 1.0
+        for group in self.first if among else ():
+            outputs = slice(start, start + len(group))
+            losses.append(share * weight * self.losses[0].among(near, batch[near_in(group)], outputs))
+            start, weight = outputs.stop, OTHERS
         return torch.stack(losses).sum()
 
     def of_pairs(self, anchor: Tensor, positive: Tensor) -> Tensor:
@@ -141,15 +149,15 @@ class Images(RowTask):
         if not self.run.tier.chunk or not torch.is_grad_enabled():
             found: Tensor = self.encoder(images)
             return found
-        parts = images.split(self.run.tier.chunk)
-        return torch.cat([checkpoint(self.encoder, part, use_reentrant=False) for part in parts])
+        parts, again = images.split(self.run.tier.chunk), lambda: (nullcontext(), standing(self.encoder))
+        return torch.cat([checkpoint(self.encoder, part, use_reentrant=False, context_fn=again) for part in parts])
 
     def samples(self, split: str) -> tuple[Tensor, Tensor]:
         """Of the first images of a split."""
         data = self.data[split]
         some = np.arange(min(self.run.tier.samples, len(data)))
         parts = np.array_split(some, range(AT_ONCE, len(some), AT_ONCE))
-        decoded = in_order(lambda part: pixels(data.images(part)), parts)
+        decoded = in_order(lambda part: pixels(data.images(part)), parts, ahead=AHEAD)
         found = torch.cat([self.encode(images.to(self.device)).float() for _, images in decoded])
         return torch.from_numpy(data.latents[some]), found
 
@@ -163,6 +171,25 @@ class Images(RowTask):
         file = BytesIO()
         Image.fromarray(np.concatenate(np.concatenate(images, 1), 1)).save(file, "png")
         return file.getvalue()
+
+
+@contextmanager
+def standing(model: nn.Module) -> Iterator[None]:
+    """Let the running means and variances of batch norms stand as they are: what is computed again counts once."""
+    norms = [module for module in model.modules() if isinstance(module, nn.modules.batchnorm._BatchNorm)]
+    momenta = [norm.momentum for norm in norms]
+    for norm in norms:
+        norm.momentum = 0.0
+    try:
+        yield
+    finally:
+        for norm, momentum in zip(norms, momenta, strict=True):
+            norm.momentum = momentum
+
+
+def near_in(group: tuple[str, ...]) -> str:
+    """The name in a batch of its pairs that are near in these latents alone."""
+    return f"near in {', '.join(group)}"
 
 
 def pixels(images: np.ndarray) -> Tensor:  # type: ignore[type-arg]

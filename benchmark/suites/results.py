@@ -18,7 +18,8 @@ from ident.render.errors import Failed, Impossible
 RESULT, RECOVERED, NEIGHBOURS = "result.json", "recovered.npz", "neighbours.png"
 """Of a run: its scores; latents and what is recovered of them; the nearest images."""
 
-Result = dict[str, Any]
+Result = Mapping[str, Any]
+"""A run's, as its file has it."""
 
 
 def recipe_of(run: Run, **more: str) -> str:

@@ -8,6 +8,7 @@ import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, asdict, dataclass, field, fields, replace
+from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, cast
@@ -19,12 +20,15 @@ from ident.render.errors import Impossible
 from ident.render.settings import PRESETS
 
 KINDS = ("identity", "supervised", "unsupervised")
-TIERS = ("laptop", "paper")
+TIERS = ("demo", "laptop", "paper")
 SUITES = ("table4", "table5", "table1", "table2", "marginals", "aninfonce")
 AUGMENTATIONS = "augmentations"
 """In place of a conditional: two augmentations of one image are a positive pair."""
 ANISOTROPIC = ("aninfonce", "ensemble")
 """Losses that learn Lambda: one for all positives, or one for each conditional."""
+IMAGES_LACK = {"whiten": False, "spread": 0.0, "region": 1.0, "parts": 1}
+MIXED_LACK = {"both": False, "compile": False, "chunk": 0, "first": ()}
+"""What a tier has that is for mixed latents alone, and for images alone, and what leaves it out."""
 FORMAT = 2
 """Of results."""
 
@@ -237,15 +241,16 @@ class Run:
 
     @property
     def curriculum(self) -> Curriculum:
-        """Which its pairs have: regions are for a box with the same marginal in each, first latents for our losses."""
+        """Which its pairs have: regions are for a box with the same marginal in each, groups for our losses."""
         if self.kind != "unsupervised" or self.row.mixing == "none":
             return Curriculum()
         space = spaces.parse(self.row.latent_space, self.row.dim)
         alike = isinstance(space, spaces.Box) and self.row.marginal == "uniform"
         whole: dict[str, Any] = {} if alike else {"region": 1.0, "parts": 1}
-        if plugins.is_one(self.row.loss):  # which is called with anchors and a positive for each
+        # A user's loss is called with anchors and a positive for each; and some outputs of a sphere are no sphere.
+        if plugins.is_one(self.row.loss) or self.row.model_space == "sphere":
             whole["first"] = ()
-        return replace(self.tier.curriculum, **whole, **self.row.curriculum_in(self.tier.name))
+        return replace(self.tier.curriculum, **{**whole, **self.row.curriculum_in(self.tier.name)})
 
     @property
     def recipe(self) -> dict[str, Any]:
@@ -265,6 +270,7 @@ def read(name: str) -> dict[str, Any]:
     return tomllib.loads(files("ident.benchmark.suites").joinpath(f"{name}.toml").read_text())
 
 
+@cache
 def load_suite(name: str) -> Suite:
     """A suite by its name."""
     if name not in SUITES:
@@ -275,7 +281,7 @@ def load_suite(name: str) -> Suite:
     shared, papers = content.pop("every_row", {}), content.pop("papers", None)
     rows = tuple(row_of(number + 1, {**shared, **given}) for number, given in enumerate(content["rows"]))
     if papers:
-        rows = tuple(replace(row, paper=paper) for row, paper in zip(rows, papers, strict=True))
+        rows = tuple(replace(row, paper=frozen(paper)) for row, paper in zip(rows, papers, strict=True))
     content |= {"metrics": tuple(content["metrics"]), "rows": rows}
     return Suite(name, **content)
 
@@ -285,8 +291,14 @@ def row_of(number: int, given: Mapping[str, Any]) -> Row:
     unknown = set(given) - {item.name for item in fields(Row)}
     if unknown:
         raise Impossible(f"row {number}: nobody knows {', '.join(sorted(unknown))}")
-    frozen: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in given.items()}
-    return Row(number, **frozen)
+    return Row(number, **{name: frozen(value) for name, value in given.items()})
+
+
+def frozen(value: Any) -> Any:
+    """A value of a TOML file with tuples for its lists, also in tables."""
+    if isinstance(value, dict):
+        return {name: frozen(one) for name, one in value.items()}
+    return tuple(map(frozen, value)) if isinstance(value, list) else value
 
 
 def load_tier(name: str, *, images: bool = False) -> Tier:
@@ -334,9 +346,8 @@ def checked(key: str, of: type, given: dict[str, Any]) -> object:
     if unknown or missing:
         wrong = f"nobody knows {', '.join(unknown)}" if unknown else f"lacks {', '.join(missing)}"
         raise Impossible(f"{key}: {wrong}; there are {', '.join(known)}")
-    frozen = {name: tuple(value) if isinstance(value, list) else value for name, value in given.items()}
     try:
-        made: object = of(**frozen)
+        made: object = of(**{name: frozen(value) for name, value in given.items()})
     except Impossible as error:
         raise Impossible(f"{key}: {error}") from error
     return made
@@ -403,7 +414,14 @@ def with_loss(rows: tuple[Row, ...], loss: str) -> tuple[Row, ...]:
     if not plugins.is_one(loss):
         raise Impossible(f"--loss {loss}: give module:name of a loss of yours; those of the rows are chosen by --row")
     plugins.load(loss)
-    plain = [row for row in rows if "unsupervised" in row.kinds and not row.others and row.positives == "one"]
+    plain = [
+        row
+        for row in rows
+        if "unsupervised" in row.kinds
+        and row.mixing != "none"
+        and row.positives == "one"
+        and not (row.others or row.hard)
+    ]
     if not plain:
         raise Impossible(f"--loss {loss}: none of these rows has pairs to train it on")
     return tuple(replace(row, loss=loss) for row in plain)
@@ -422,6 +440,11 @@ def runs_of(
     elif suite.images == (tier.encoder == "mlp"):
         what = "images" if suite.images else "no images"
         raise Impossible(f"encoder {tier.encoder}: {suite.name} is of {what}; give another")
+    idle = IMAGES_LACK if suite.images else MIXED_LACK
+    given = {**vars(tier), **vars(tier.curriculum)}
+    for name, default in idle.items():
+        if given[name] != default:
+            raise Impossible(f"{name} {given[name]!r}: does nothing in {suite.name}; leave it out of the tier")
     found = dict[str, Run]()
     for seed in range(seeds):
         for row in rows:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import cached_property
 from itertools import count
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -109,8 +110,7 @@ class Synthetic(RowTask):
         if self.run.kind == "supervised":
             return nn.functional.mse_loss(self.encode(batch["anchor"]), batch["anchor"])
         if "pairs" in batch:
-            of_several: Tensor = self.losses[0].among(self.encode(batch["anchor"]), batch["pairs"])
-            return of_several
+            return cast(Tensor, self.losses[0].among(self.encode(batch["anchor"]), batch["pairs"]))
         found = list[Tensor]()
         anchors, *positives = self.encode_all(batch["parts"])
         hard = self.encode_all(batch["hard"]) if "hard" in batch else [None] * len(anchors)

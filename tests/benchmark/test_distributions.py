@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,6 +15,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import integrate, special, stats
+from torch import Tensor
 
 from ident.benchmark import spaces
 from ident.benchmark.distributions import VMF, Anisotropic, Distribution, parse, sample
@@ -294,3 +297,54 @@ def test_no_default_generator() -> None:
         parse("normal(1)").draw(Box(1), torch.zeros(1, 1))  # type: ignore[call-arg]
     with pytest.raises(TypeError, match="generator"):
         sample(parse("uniform"), Box(1), 1)  # type: ignore[call-arg]
+
+
+@dataclass(frozen=True)
+class Uneven(Distribution):
+    """Of a user: all latents move by as much, up or down."""
+
+    step: float
+
+    def _draw(self, space: Space, around: Tensor, generator: torch.Generator) -> Tensor:
+        up = torch.rand(len(around), 1, generator=generator) < 0.5
+        return space.project(around + torch.where(up, self.step, -self.step))
+
+
+class Plain(Distribution):
+    """No dataclass, so that nothing can be said of it."""
+
+    def __init__(self, step: float) -> None:
+        self.step = step
+
+    def _draw(self, space: Space, around: Tensor, generator: torch.Generator) -> Tensor:  # noqa: ARG002
+        return around
+
+
+def test_a_distribution_of_ones_own() -> None:
+    made = parse("tests.benchmark.test_distributions:Uneven(0.25)", own=True)
+    assert made == Uneven(0.25) == parse(str(made), own=True)
+    found = draws(made, Box(2), [0.5, 0.0], n=100)
+    assert {tuple(row) for row in found} == {(0.75, 0.25), (0.25, -0.25)}
+
+
+@pytest.mark.parametrize(
+    ("written", "says"),
+    [
+        ("tests.benchmark.test_distributions:Uneven", "missing a required argument: 'step'"),
+        ("tests.benchmark.test_distributions:Uneven(a)", "'a' is not a number"),
+        ("fractions:Fraction(1)", "gives a Fraction, which is none"),
+        ("tests.benchmark.test_distributions:nothing(1)", "cannot be had"),
+        ("nowhere:noise(1)", "cannot be had"),
+        (":noise(1)", "write it like laplace"),
+        ("tests.benchmark.test_distributions:Plain(1)", "make it a dataclass of numbers"),
+        ("math:hypot(1)", "distribution 'math:hypot(1)'"),
+    ],
+)
+def test_what_is_no_distribution_of_ones_own(written: str, says: str) -> None:
+    with pytest.raises(Impossible, match=re.escape(says)):
+        parse(written, own=True)
+
+
+def test_what_came_with_data_loads_nothing() -> None:
+    with pytest.raises(Impossible, match="is a user's own, which is not loaded here"):
+        parse("tests.benchmark.test_distributions:Uneven(0.25)")

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from ident.benchmark import plugins
 from ident.benchmark.pairs import Exact, Sampler, open_sampler
 from ident.benchmark.positives import Drawn
 from ident.render import latents
@@ -105,3 +106,16 @@ def test_the_commands(ident: Run, tmp_path: Path) -> None:
     assert 'positives.conditional is "laplace(0.3)", not "laplace(0.2)"' in done.stderr
     done = ident("render", "--n", 8, "--out", "three", "--positives", "vmf(3)")
     assert (done.returncode, "vmf(3): lives on a sphere" in done.stderr) == (2, True)
+
+
+def test_positives_of_a_users_own_conditional(tmp_path: Path) -> None:
+    mine = "tests.benchmark.test_distributions:Uneven(0.25)"
+    drawn = Drawn(mine, 0)
+    assert drawn.describe() == {"conditional": mine, "code": plugins.digest(mine.partition("(")[0]), "seed": 0}
+    paint(tmp_path / "d", replace(RECIPE, positives=drawn), 24)
+    data = Dataset(tmp_path / "d")
+    moved = np.abs(data.positive_latents - data.latents)
+    assert np.allclose(moved.max(1), 0.25, atol=1e-6)
+    assert type(open_sampler(data, mine, space="box", seed=0)) is Exact
+    with pytest.raises(Impossible, match="is a user's own, which is not loaded here"):
+        open_sampler(data, None, space="box", seed=0)

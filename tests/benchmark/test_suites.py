@@ -41,10 +41,10 @@ def test_the_tables_are_those_of_the_papers() -> None:
     assert (len(one.rows), one.metrics, len(two.rows), two.metrics) == (14, ("r2",), 10, ("mcc",))
     assert [row.number for row in one.rows] == list(range(1, 15))
     assert [row.number for row in one.rows if row.itself] == [13, 14]  # rows 11 and 12 as the authors' code has them
-    assert one.rows[0].paper["unsupervised"] == {"r2": [99.42, 0.05]}
-    eleven = {"identity": [62.49, 1.65], "supervised": [99.65, 0.04], "unsupervised": [98.13, 0.14]}
+    assert one.rows[0].paper["unsupervised"] == {"r2": (99.42, 0.05)}
+    eleven = {"identity": (62.49, 1.65), "supervised": (99.65, 0.04), "unsupervised": (98.13, 0.14)}
     assert one.rows[10].paper == {kind: {"r2": score} for kind, score in eleven.items()}
-    assert two.rows[7].paper["unsupervised"] == {"mcc": [58.26, 3.00]}
+    assert two.rows[7].paper["unsupervised"] == {"mcc": (58.26, 3.00)}
     assert [row.number for row in one.rows if row.matches] == [1]
     assert [row.number for row in two.rows if row.matches] == [1, 2]
 
@@ -231,8 +231,8 @@ def test_hostile_results(tmp_path: Path, damage: Callable[[str], str]) -> None:
     assert path.read_text() != before
     with pytest.raises((Failed, Impossible), match=r"is damaged|is of format True"):
         results.result_of(run, tmp_path)
-    assert not results.of_tier(suite, QUICK, tmp_path, {})
-    assert all(not line.results for line in lines_of(suite, [], every_row=True))
+    there = results.of_tier(suite, QUICK, tmp_path, {})
+    assert all(not line.results for line in lines_of(suite, there, every_row=True))
 
 
 def test_an_anchor_may_be_its_own_negative() -> None:
@@ -313,7 +313,7 @@ def test_a_task_of_ray_waits_for_nobody_who_listens(tmp_path: Path) -> None:
     ("call", "says"),
     [
         (lambda: load_suite("table3"), "'table3': choose from table4, table5, table1, table2, marginals, aninfonce"),
-        (lambda: load_tier("huge"), "'huge': choose from laptop, paper"),
+        (lambda: load_tier("huge"), "'huge': choose from demo, laptop, paper"),
         (lambda: rows.row_of(1, row(modle="x")), "row 1: nobody knows modle"),
         (lambda: rows.row_of(1, row(model="gauss")), "'gauss'"),
         (lambda: rows.row_of(1, row(conditional="laplace(-1)")), "scale is -1"),
@@ -327,7 +327,9 @@ def test_a_task_of_ray_waits_for_nobody_who_listens(tmp_path: Path) -> None:
         (lambda: in_stages(3, steps=3, parts=251), "parts 251 of a batch_size of 500: each needs two"),
         (lambda: Curriculum(side=-1.0), "side -1.0: give a number from 0.001 to 1000"),
         (lambda: Curriculum(spread=2.0), "spread 2.0: give a number from 0 to 1"),
-        (lambda: Curriculum(first=("hue",)), "first .*: give a list of latents, of x"),
+        (lambda: Curriculum(first=(("hue",),)), "first .*: give each latent once at most, of x"),
+        (lambda: Curriculum(first=(("x", "y"), ("x",))), "first .*: give each latent once at most, of x"),
+        (lambda: Curriculum(first=("x",)), "first .*: give groups of latents"),  # type: ignore[arg-type]
         (lambda: bench.device_of("cuda:9"), "'cuda:9': there are cpu"),
         (lambda: bench.device_of("cuda"), "'cuda': there are cpu"),
     ],

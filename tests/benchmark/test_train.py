@@ -294,7 +294,7 @@ def test_muon_moves_kernels_as_the_matrices_that_they_are(memory: torch.memory_f
 
 def test_a_module_may_learn_faster() -> None:
     class Fast(nn.Linear):
-        rate = 10.0
+        times_the_rate = 10.0
 
     model = nn.Sequential(nn.Linear(3, 3), Fast(3, 3), nn.Linear(3, 3))
     for parameter in model[2].parameters():

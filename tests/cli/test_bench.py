@@ -8,12 +8,15 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
+from io import BytesIO
 from pathlib import Path
 
 import pytest
+import torch
 
 from ident.benchmark.suites.rows import KINDS as ROW_KINDS
 from ident.benchmark.suites.rows import SUITES as ROW_SUITES
+from ident.benchmark.train import DIGEST
 from ident.cli.bench import KINDS, SUITES
 from ident.render.manifest import Uniform
 from tests.conftest import Run
@@ -159,8 +162,12 @@ def test_killed_and_typed_again_a_run_of_images_has_the_same_curve(
     alone = ident(*row, "alone")
     assert alone.returncode == 0, alone.stderr
     name = "row01-mine.encoder-unsupervised-seed0"
+    often = (
+        "import sys; from ident.benchmark import train; train.train.__kwdefaults__['seconds_between'] = 0.2;"
+        "from ident.cli import main; main(sys.argv[1:])"
+    )
     child = subprocess.Popen(
-        [sys.executable, "-m", "ident.cli", *row, "out"], cwd=tmp_path, stderr=subprocess.PIPE, text=True
+        [sys.executable, "-c", often, *row, "out"], cwd=tmp_path, stderr=subprocess.PIPE, text=True
     )
     checkpoint = tmp_path / "out" / "table4" / "tiny" / name / "checkpoint.pt"
     while not checkpoint.exists():
@@ -169,6 +176,8 @@ def test_killed_and_typed_again_a_run_of_images_has_the_same_curve(
     child.kill()
     child.communicate()
     assert not checkpoint.with_name("result.json").exists()
+    progress = torch.load(BytesIO(checkpoint.read_bytes()[DIGEST:]), weights_only=True)["progress"]
+    assert 0 < progress["step"] < 600
     again = ident(*row, "out")
     assert again.returncode == 0, again.stderr
     one, two = (
@@ -221,7 +230,7 @@ def test_two_processes_share_each_batch(images: tuple[str, ...], ident: Run, tmp
         (["--suite", "table2", "--data", "x"], "--suite table2: has no images; leave out --data"),
         (["--suite", "table2", "--space", "sphere"], "table2 has no row with model-space sphere. Its rows are 1: box"),
         (["--suite", "table2", "--row", "11"], "no row with row 11"),
-        (["--suite", "table2", "--tier", "desktop"], "'desktop': choose from laptop, paper"),
+        (["--suite", "table2", "--tier", "desktop"], "'desktop': choose from demo, laptop, paper"),
         (["--suite", "table2", "--tier", "none.toml"], "none.toml: No such file"),
         (["--suite", "table9"], "'table9' is not one of"),
         (["--suite", "table2", "--device", "cuda"], "device 'cuda': there are cpu"),
@@ -229,6 +238,9 @@ def test_two_processes_share_each_batch(images: tuple[str, ...], ident: Run, tmp
         (["--suite", "table2", "--seeds", "0"], "0 is not in the range"),
         (["--suite", "table2", "--parallel", "--ray-address", "localhost:1"], "nobody answers there"),
         (["--suite", "table2", "--out", "/proc/x"], "cannot be made"),
+        (["--loss", "math:hypot", "--kind", "supervised"], "--kind supervised: --loss is of unsupervised runs"),
+        (["--suite", "table2", "--parallel", "--device", "cuda:1"], "--device cuda:1: --gpus, --parallel"),
+        (["--suite", "aninfonce", "--row", "22", "--loss", "math:hypot"], "none of these rows has pairs"),
     ],
 )
 def test_the_impossible_is_refused_in_one_line(ident: Run, arguments: list[str], says: str) -> None:
