@@ -22,6 +22,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ident.render.errors import Failed
+from ident.render.settings import LIBRARIES, RENDERS, lacking
 
 State = Literal["ok", "none", "broken"]
 GB = 1e9
@@ -37,15 +38,16 @@ class Finding:
 
 
 def python() -> Finding:
-    found = f"{platform.python_version()}, {platform.machine()}"
-    if sys.version_info[:2] == (3, 11):
-        return Finding("ok", found)
-    return Finding("none", f"{found}: no rendering, Blender's module needs 3.11", "python3.11 -m venv .venv")
+    return Finding("ok", f"{platform.python_version()}, {platform.machine()}")
 
 
 ASK_BLENDER = """
-import json
-from ident.render import engine
+import json, sys
+from ident.render.errors import Impossible
+try:
+    from ident.render import engine
+except Impossible as error:
+    sys.exit(str(error))
 from ident.render.scene import place
 from ident.render.settings import Settings
 engine.Engine(Settings(size=16)).image(place([0] * 10))
@@ -65,12 +67,15 @@ def ask_blender() -> tuple[str, list[str]]:
 
 
 def blender() -> Finding:
+    if wrong := lacking():
+        return Finding("none" if sys.version_info[:2] != RENDERS else "broken", *wrong)
     return Finding("ok", f"bpy {ask_blender()[0]}, the scene renders")
 
 
 def cycles_gpus() -> Finding:
-    gpus = ask_blender()[1]
-    if gpus:
+    if wrong := lacking():
+        return Finding("none", "none without Blender", wrong[1])
+    if gpus := ask_blender()[1]:
         return Finding("ok", ", ".join(gpus))
     return Finding("none", "Cycles sees none: renders on the CPU", "nvidia-smi, if there should be one")
 
@@ -102,14 +107,18 @@ def memory() -> Finding:
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / GB
     cores = os.cpu_count() or 1
     if total / cores < 0.5:
-        return Finding("broken", f"{total:.1f} GB for {cores} cores, an engine takes 0.5", "a machine with more memory")
+        return Finding(
+            "broken",
+            f"{total:.1f} GB for {cores} cores, an engine takes 0.5",
+            "use a machine with more memory, or fewer --workers",
+        )
     return Finding("ok", f"{total:.0f} GB, {cores} cores")
 
 
 CHECKS: dict[str, tuple[Callable[[], Finding], str]] = {
     "Python": (python, ""),
-    "Blender": (blender, "pip install 'bpy>=4.5,<4.6'; its system libraries: docker/system-libraries.sh"),
-    "Cycles GPUs": (cycles_gpus, "see Blender"),
+    "Blender": (blender, LIBRARIES),
+    "Cycles GPUs": (cycles_gpus, LIBRARIES),
     "Ray": (ray, "pip install ray"),
     "FAISS": (faiss, "pip install faiss-gpu (Linux x86-64) or faiss-cpu"),
     "PyTorch": (torch, "pip install torch torchvision"),
@@ -130,7 +139,14 @@ def examine() -> dict[str, Finding]:
     return findings
 
 
-@click.command()
+EPILOG = """\b
+Examples:
+  ident doctor
+  ident doctor --json
+"""
+
+
+@click.command(epilog=EPILOG)
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as one JSON object.")
 @click.pass_context
 def doctor(context: click.Context, as_json: bool) -> None:

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import click
+from click.core import ParameterSource
 
 from ident.cli.progress import in_bytes, progress
 from ident.render import archives, transfer
@@ -25,7 +26,16 @@ def say(made: list[tuple[Storage, Manifest]], *, as_json: bool) -> None:
             click.echo(f"{out.path(MANIFEST)}: {manifest.n} images, {in_bytes(manifest.disk)}")
 
 
-@click.command()
+EPILOG = """\b
+Examples:
+  ident pull 3dident                        data/3dident and data/3dident-test
+  ident pull zenodo:4784282
+  ident pull https://example.org/3dident
+  ident pull s3://bucket/3dident --out data/mine
+"""
+
+
+@click.command(epilog=EPILOG)
 @click.argument("source", required=False)
 @click.option("--list", "listing", is_flag=True, help="Print the names that SOURCE may be.")
 @click.option("--out", help="The folder where it goes.  [default: data/ and the last part of SOURCE]")
@@ -36,7 +46,9 @@ def say(made: list[tuple[Storage, Manifest]], *, as_json: bool) -> None:
 @click.option("--zenodo", metavar="URL", help="Zenodo's API, or what answers like it.  [default: $IDENT_ZENODO]")
 @click.option("--force", is_flag=True, help="Overwrite another dataset.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")
+@click.pass_context
 def pull(
+    context: click.Context,
     source: str | None,
     listing: bool,
     out: str | None,
@@ -51,23 +63,28 @@ def pull(
     SOURCE is a name (--list), a Zenodo record, a tar archive of a set in a layout of `ident import`, which becomes
     shards as it streams by, or a folder with a dataset.json, at http(s)://, s3:// or on a disk. All is checked by the
     sums that the publisher gives. Type the same command again to go on after an interruption.
-
-    \b
-    ident pull 3dident                        data/3dident and data/3dident-test
-    ident pull zenodo:4784282
-    ident pull https://example.org/3dident
-    ident pull s3://bucket/3dident --out data/mine
     """
     if listing:
-        for name, published in archives.NAMES.items():
-            click.echo(f"{name}: zenodo:{published.record}, {', '.join(published.archives.values())}")
+        names = {
+            name: [f"zenodo:{published.record}", *published.archives.values()]
+            for name, published in archives.NAMES.items()
+        }
+        click.echo(json.dumps(names) if as_json else "\n".join(f"{n}: {', '.join(said)}" for n, said in names.items()))
         return
     if source is None:
         raise Impossible(
             f"SOURCE is missing: give a name, a record or a URL; the names are {', '.join(archives.NAMES)}"
         )
+    packed = archives.is_archive(source)
+    for option, useful, why in (
+        ("mirror", not packed, "only a folder with a dataset.json has mirrors"),
+        ("codec", packed, "a folder with a dataset.json comes as it is"),
+        ("zenodo", archives.is_published(source), "only for names and records Zenodo is asked"),
+    ):
+        if context.get_parameter_source(option) is ParameterSource.COMMANDLINE and not useful:
+            raise Impossible(f"--{option} with {source}: {why}; leave it out")
     place = out if out is not None else f"data/{stem(source)}"
-    if archives.is_archive(source):
+    if packed:
         made = []
         for suffix, archive in archives.find(source, zenodo).items():
             target = Storage(f"{place}{suffix}")
@@ -77,7 +94,7 @@ def pull(
         say(made, as_json=as_json)
         return
     if not any(mark in source for mark in ("/", ".")) and not Path(source).exists():
-        raise Impossible(f"{source}: {archives.nearest(source)} A URL or a folder will do, too")
+        raise Impossible(f"{source}: {archives.nearest(source)} A URL or a folder will do, too.")
     target = Storage(place)
     with progress("fetching", in_bytes) as done:
         manifest = transfer.pull([Storage(source), *map(Storage, mirror)], target, force=force, tell=done)

@@ -9,8 +9,14 @@ from ident.cli.pull import say
 from ident.render import transfer
 from ident.render.storage import Storage
 
+EPILOG = """\b
+Examples:
+  ident push data/3dident shared/3dident
+  ident push data/3dident s3://bucket/3dident
+"""
 
-@click.command()
+
+@click.command(epilog=EPILOG)
 @click.argument("data")
 @click.argument("dest")
 @click.option("--force", is_flag=True, help="Overwrite another dataset.")
@@ -22,7 +28,7 @@ def push(data: str, dest: str, force: bool, as_json: bool) -> None:
     that no reader sees half a dataset. Any static web server can serve the folder, for `ident pull` and for the
     reader. Type the same command again to go on after an interruption.
     """
-    target = Storage(dest)
+    target = Storage(dest, "DEST")
     with progress("bringing", in_bytes) as done:
         manifest = transfer.push(Storage(data), target, force=force, tell=done)
     say([(target, manifest)], as_json=as_json)

@@ -93,15 +93,20 @@ def base(url: str) -> str:
     return url.partition("?")[0].rstrip("/").rpartition("/")[2]
 
 
+def is_published(source: str) -> bool:
+    """Whether Zenodo is asked for it: a name or a record."""
+    return source in NAMES or source.startswith("zenodo:")
+
+
 def is_archive(source: str) -> bool:
     """Whether a name, a record or a URL stands for archives."""
-    return source in NAMES or source.startswith("zenodo:") or base(source).endswith(ENDINGS)
+    return is_published(source) or base(source).endswith(ENDINGS)
 
 
 def nearest(name: str) -> str:
     """What to say of a name that nobody knows."""
     close = get_close_matches(name, NAMES, 1)
-    return f"did you mean {close[0]}?" if close else f"the names are {', '.join(NAMES)}"
+    return f"did you mean {close[0]}?" if close else f"the names are {', '.join(NAMES)}."
 
 
 def pull(archive: Archive, out: Storage, *, codec: str, force: bool, tell: Tell) -> Manifest:

@@ -131,12 +131,28 @@ def in_order(work: Callable[[T], R], items: Iterable[T], *, ahead: int | None = 
             pool.shutdown(cancel_futures=True)
 
 
+DRIVER = Path("/proc/driver/nvidia/gpus")
+
+
 def gpus_there(address: str | None) -> int:
-    """How many GPUs there are: in the cluster, or by the drivers' word on this machine, without starting Ray."""
-    if address is None:
-        return sum(1 for _ in Path("/proc/driver/nvidia/gpus").glob("*"))
+    """How many GPUs there are: in the cluster, or on this machine by the driver's word and what Ray is shown of it."""
+    if address is not None:
+        return resources(address).get("GPU", 0)
+    found, shown = sum(1 for _ in DRIVER.glob("*")), os.environ.get("CUDA_VISIBLE_DEVICES")
+    if shown is None:
+        return found
+    return min(found, sum(name not in ("", "-1", "NoDevFiles") for name in shown.split(",")))
+
+
+def cores_there(address: str | None) -> int:
+    """How many cores there are: in the cluster, or on this machine."""
+    return cores() if address is None else resources(address).get("CPU", 0)
+
+
+def resources(address: str) -> dict[str, int]:
+    """What the machines of a cluster have, by Ray's names."""
     with cluster(address, cores=1, gpus=None) as ray:
-        return int(ray.cluster_resources().get("GPU", 0))
+        return {name: int(count) for name, count in ray.cluster_resources().items()}
 
 
 def cycles_gpus() -> int:

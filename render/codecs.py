@@ -29,7 +29,6 @@ class Damaged(Exception):
 class Codec:
     """A way to keep arrays: (array) to bytes, and (bytes, shape, dtype) to the array."""
 
-    meaning: str
     encode: Callable[[Array], bytes]
     decode: Callable[[bytes, Shape, np.dtype[Any]], Array]
     bytes_a_pixel: float
@@ -82,10 +81,10 @@ def _webp_decode(data: bytes, shape: Shape, dtype: np.dtype[Any]) -> Array:
         raise Damaged(str(error)) from error
 
 
-ZSTD = Codec("zstd on the raw pixels: what is trained from", _zstd_encode, _zstd_decode, 0.6)
+ZSTD = Codec(_zstd_encode, _zstd_decode, 0.6)
 CODECS: Mapping[str, Codec] = MappingProxyType(
     {
-        "compact": Codec("WebP, lossless: what is stored and pulled", _webp_encode, _webp_decode, 0.35),
+        "compact": Codec(_webp_encode, _webp_decode, 0.35),
         "fast": ZSTD,
     }
 )

@@ -1,4 +1,4 @@
-"""Blender, as the Python module bpy: a scene in, arrays out. The only module that imports bpy.
+"""Blender, as the Python module bpy: a scene in, arrays out. Nothing else imports bpy but the scene file's generator.
 
 The scene file is opened once. An image is one or more exposures (see `settings`): each is a Cycles render of which
 the linear float pixels are taken from Blender's memory as it ends, so that no file is written or read.
@@ -25,7 +25,7 @@ import numpy.typing as npt
 from ident.render.denoise import Denoiser
 from ident.render.errors import Failed, Impossible
 from ident.render.scene import Box, Scene, object_points, pixel_box, spotlight_rim
-from ident.render.settings import SPOT, Exposure, Settings, check_passes
+from ident.render.settings import SPOT, Exposure, Settings, absent, check_passes
 
 
 @contextlib.contextmanager
@@ -76,10 +76,7 @@ try:
         import bpy
         import cycles
 except ImportError as error:
-    raise Impossible(
-        f"Blender's Python module is missing ({error}): rendering needs Python 3.11, here is "
-        f"{sys.version_info.major}.{sys.version_info.minor}; on 3.11 type `pip install bpy`, then `ident doctor`"
-    ) from error
+    raise Impossible(absent(error)) from error
 
 Pixels = npt.NDArray[np.uint8]
 Float32s = npt.NDArray[np.float32]
@@ -191,8 +188,7 @@ class Engine:
 
     _latest: ClassVar[Engine | None] = None
 
-    def __init__(self, settings: Settings | None = None, *, blend: Path = SCENE_FILE) -> None:
-        settings = settings or Settings()
+    def __init__(self, settings: Settings, *, blend: Path = SCENE_FILE) -> None:
         if settings.gpus:
             _use_gpus(settings.gpus)
         _open(blend)

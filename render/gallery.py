@@ -9,6 +9,7 @@ import os
 import shutil
 import signal
 import threading
+import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 Float32s = npt.NDArray[np.float32]
 Pixels = npt.NDArray[np.uint8]
 Frame = dict[str, npt.NDArray[Any]]
-"""One scene's arrays: "image", and the passes by name."""
+"""One scene's arrays: "image", the passes by name, and the "seconds" that they took."""
 
 Done = Callable[[int, int], object]
 """Is told how many are done, of how many; first, how many were there."""
@@ -54,8 +55,9 @@ def _engine(settings: Settings) -> Engine:
 
 def _frame(raw: Float32s, settings: Settings, passes: tuple[str, ...]) -> Frame:
     scene = place(latents.to_scene_values(raw))
-    engine = _engine(settings)
-    return {"image": engine.image(scene), **(engine.passes(scene, passes) if passes else {})}
+    engine, start = _engine(settings), time.monotonic()
+    frame = {"image": engine.image(scene), **(engine.passes(scene, passes) if passes else {})}
+    return {**frame, "seconds": np.array(time.monotonic() - start)}
 
 
 def _follow_parent() -> None:

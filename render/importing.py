@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -12,15 +11,13 @@ from pathlib import Path
 from typing import IO, cast
 
 from ident.render.errors import Failed, Impossible
-from ident.render.intake import NOTES, Intake
+from ident.render.intake import Intake
 from ident.render.layouts import LAYOUTS
 from ident.render.layouts.files import File, files_of_archive, paths_below
 from ident.render.layouts.layout import Layout, detect
-from ident.render.manifest import Imported, Manifest
-from ident.render.plan import clear, shard_files, tidy
-from ident.render.storage import LOCK, PARTS, Storage, check_room, lock, make_folder, write
-
-MARK = ".imported"
+from ident.render.manifest import MANIFEST, Imported, Manifest
+from ident.render.plan import clear, importing, shard_files, tidy, whole
+from ident.render.storage import IMPORTED, LOCK, PARTS, Storage, check_room, lock, make_folder
 
 Tell = Callable[[int, int], object]
 """Is told how many bytes were read, of how many."""
@@ -67,38 +64,42 @@ class Streamed:
 def bring(given: Given, layouts: Mapping[str, Layout], out: Storage, *, codec: str, force: bool) -> Manifest:
     """Bring files in one of the layouts into shards in a folder."""
     key = sha256(json.dumps([given.origin, given.identity, list(layouts), codec]).encode()).digest()
-    mark = out.here / MARK
-    if not force and mark.is_file() and mark.read_text() == key.hex():
-        there = existing(out)
-        if there is not None and there.complete:
-            return there
+    done = finished(out, key)
+    if done is not None:
+        return done
     found, files = detect(given.files, layouts, given.where)
     make_folder(out.here / "shards")
     with lock(out.here / LOCK, f"{out}: another run is writing there"):
         tidy(out)
-        if force:
+        if begun(out) != key.hex():
+            if not force and holds_something(out):
+                raise Impossible(f"{out}: holds something else: give --force to overwrite it, or another --out")
             clear(out)
-            shutil.rmtree(out.here / PARTS, ignore_errors=True)
-        elif begun(out) != key.hex() and (existing(out) or shard_files(out) or (out.here / PARTS).exists()):
-            raise Impossible(f"{out}: holds something else: give --force to overwrite it, or another --out")
         check_room(out.here, given.size, f"about {given.size / 1e9:.2f} GB are needed,")
-        write(mark, key.hex().encode())
         items = layouts[found].items(files, given.where)
         return Intake(out, Imported(found, given.origin), codec, key).run(items, given.check)
 
 
-def existing(out: Storage) -> Manifest | None:
-    """The manifest that is there."""
-    try:
-        return Manifest.read(out)
-    except Impossible:
+def finished(out: Storage, key: bytes) -> Manifest | None:
+    """The manifest of what these very files became, if all of it is there and whole."""
+    if begun(out) != key.hex():
         return None
+    try:
+        there = Manifest.read(out)
+    except (Failed, Impossible):
+        return None
+    return there if len(whole(out, there)) == there.count else None
+
+
+def holds_something(out: Storage) -> bool:
+    """Whether a dataset is there, or one was begun."""
+    return out.size(MANIFEST) is not None or bool(shard_files(out)) or (out.here / PARTS).exists() or importing(out)
 
 
 def begun(out: Storage) -> str | None:
-    """The key of the import that was begun there."""
+    """The key of the import that was begun there, or is done."""
     try:
-        return str(json.loads((out.here / PARTS / NOTES).read_text())["key"])
+        return str(json.loads((out.here / IMPORTED).read_text())["key"])
     except (OSError, ValueError, KeyError, TypeError):
         return None
 

@@ -26,10 +26,9 @@ from ident.render.layouts.layout import Item, Latents, Parts, Picture
 from ident.render.manifest import MANIFEST, Imported, Manifest, Record, describe_latents
 from ident.render.settings import SIZES
 from ident.render.shards import Array, Column, Journal, Span, Sums
-from ident.render.storage import PARTS, Storage, write
+from ident.render.storage import IMPORTED, PARTS, Storage, write
 from ident.render.worker import put_shard
 
-NOTES = "import.json"
 SHARD_SIZE = 1000
 OPEN = 200  # journals at a time; systems allow a process some 1,000 files
 MODES = ("RGB", "RGBA", "L", "P", "1")
@@ -88,9 +87,9 @@ class Intake:
         return manifest
 
     def _resume(self) -> None:
-        """Take up the shards that an earlier run made of its journals."""
+        """Take up the shards that an earlier run made of these files, but for what was damaged since."""
         try:
-            made = json.loads((self._parts / NOTES).read_text())
+            made = json.loads((self._out.here / IMPORTED).read_text())
             if bytes.fromhex(made["key"]) != self._key:
                 return
             records = {int(number): Record(**record) for number, record in made["records"].items()}
@@ -104,7 +103,7 @@ class Intake:
     def _note(self) -> None:
         records = {number: asdict(record) for number, record in self._records.items()}
         made = {"key": self._key.hex(), "ends": self._ends, "records": records}
-        write(self._parts / NOTES, json.dumps(made).encode())
+        write(self._out.here / IMPORTED, json.dumps(made).encode())
 
     def _take_in(self, items: Iterable[Item]) -> None:
         for picture, (data, sums) in in_order(self._encode, self._new(items)):
@@ -178,7 +177,7 @@ class Intake:
             raise Failed(f"{where}: images of parts {sorted(self._seen)}, latents of parts {sorted(self._raw)}")
         ends = np.cumsum([0, *(len(self._raw[part]) for part in sorted(self._raw))]).tolist()
         if self._ends not in ([], ends):
-            raise Failed(f"{where}: has changed since the import was begun; give --force to begin it anew")
+            raise Failed(f"{where}: has changed since the import was begun; give another --out")
         self._ends = ends
 
     def _rows(self, start: int, n: int) -> Iterator[tuple[int, Journal, int]]:

@@ -147,6 +147,12 @@ class Recipe:
         }
 
 
+def agreed(recipe: Mapping[str, Any]) -> dict[str, Any]:
+    """What two recipes must have in common for one dataset: all but the version of ident, which is only noted."""
+    render = recipe["render"]
+    return {**recipe, "render": render and {name: value for name, value in render.items() if name != "ident"}}
+
+
 @dataclass(frozen=True)
 class Record:
     """A finished shard, as dataset.json lists it."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-import time
+import shutil
+import statistics
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
@@ -14,9 +15,9 @@ from ident.render import gallery
 from ident.render.cluster import cores
 from ident.render.codecs import CODECS
 from ident.render.errors import Failed, Impossible
-from ident.render.manifest import MANIFEST, MOST_SHARDS, Manifest, Recipe, Record
+from ident.render.manifest import MANIFEST, MOST_SHARDS, Manifest, Recipe, Record, agreed
 from ident.render.settings import Settings
-from ident.render.storage import PART, SPARE, Storage, check_room, free_bytes
+from ident.render.storage import IMPORTED, PART, PARTS, SPARE, Storage, check_room, free_bytes
 from ident.render.worker import Renders, blender
 
 PASS_BYTES = {"mask": 0.05, "depth": 1.5, "normal": 3.0}
@@ -76,40 +77,78 @@ SHARDS = 64
 """At least so many are cut, where there are images enough: a worker takes a shard at a time."""
 
 
-def shard_size(out: Storage, n: int) -> int:
-    """The shard size of the dataset that is there, else one that suits n images; it depends on no machine."""
+def shard_size(out: Storage, n: int, forced: Recipe | None = None) -> int:
+    """The shard size of the dataset that is there, else one that suits n images; it depends on no machine.
+
+    A dataset that differs from the recipe of a forced run does not count: it is overwritten.
+    """
+    out.check_output()
     try:
-        return Manifest.read(out).shard_size
-    except (Impossible, Failed):
-        return max(size for size in SHARD_SIZES if size == SHARD_SIZES[0] or size * SHARDS <= n)
+        found = there(out)
+    except Failed:
+        if forced is None:
+            raise
+        found = None
+    if found and forced:
+        ours = {**forced.describe(), "shard_size": found.shard_size}
+        found = found if found.n <= n and agreed(found.recipe()) == agreed(ours) else None
+    if found:
+        return found.shard_size
+    return max(size for size in SHARD_SIZES if size == SHARD_SIZES[0] or size * SHARDS <= n)
 
 
-def take_up(plan: Plan) -> dict[int, Record]:
-    """The finished shards of the output, by number; an error if another dataset is there."""
-    out = plan.out
+def there(out: Storage) -> Manifest | None:
+    """The manifest of the dataset that is there."""
     try:
-        found = Manifest.read(out)
-    except Impossible as error:
-        if shard_files(out):
-            raise Impossible(f"{error}, but shards are; give --force to overwrite them, or another --out") from error
-        return {}
+        return Manifest.read(out)
+    except Impossible:
+        return None
     except Failed as error:
         raise Failed(f"{error}: give --force to make the dataset anew, or another --out") from error
+
+
+def take_up(plan: Plan, *, force: bool) -> dict[int, Record] | None:
+    """The finished shards of the output, by number; if another dataset is there, an error, or with force None."""
+    try:
+        return finished(plan)
+    except (Failed, Impossible):
+        if not force:
+            raise
+        return None
+
+
+def finished(plan: Plan) -> dict[int, Record]:
+    """The finished shards of the output, by number; an error if another dataset is there."""
+    out, found = plan.out, there(plan.out)
+    if found is None:
+        if importing(out):
+            raise Impossible(f"{out}: an import was begun there; give --force to overwrite it, or another --out")
+        if shard_files(out):
+            raise Impossible(
+                f"{out}: {MANIFEST} is missing, but shards are; give --force to overwrite them, or another --out"
+            )
+        return {}
     wanted = plan.manifest({})
-    wrong = differences(found.recipe(), wanted.recipe())
+    wrong = differences(agreed(found.recipe()), agreed(wanted.recipe()))
     if found.n > plan.n:
         wrong.insert(0, f"n is {found.n}, not {plan.n}")
     if wrong:
         raise Impossible(
             f"{out}: holds another dataset ({'; '.join(wrong)}): give --force to overwrite it, or another --out"
         )
-    kept = {i: record for i, record in found.shards.items() if wanted.span(i).n == record.n}
+    return {i: record for i, record in whole(out, found).items() if wanted.span(i).n == record.n}
+
+
+def whole(out: Storage, manifest: Manifest) -> dict[int, Record]:
+    """The shards of a manifest that are there as it says, by number."""
 
     def fault(number: int) -> str | None:
-        return out.fault(wanted.span(number).file, kept[number].bytes, kept[number].sha256)
+        record = manifest.shards[number]
+        return out.fault(manifest.span(number).file, record.bytes, record.sha256)
 
     with ThreadPoolExecutor(8) as pool:
-        return {number: kept[number] for number, wrong in zip(kept, pool.map(fault, kept), strict=True) if not wrong}
+        faults = pool.map(fault, manifest.shards)
+        return {i: record for (i, record), wrong in zip(manifest.shards.items(), faults, strict=True) if not wrong}
 
 
 def differences(found: Mapping[str, Any], wanted: Mapping[str, Any], inside: str = "") -> list[str]:
@@ -125,10 +164,18 @@ def differences(found: Mapping[str, Any], wanted: Mapping[str, Any], inside: str
 
 
 def clear(out: Storage) -> None:
-    """Remove the dataset that is there, and nothing else; its manifest first, so that no reader sees a half."""
+    """Remove the dataset that is there or was begun, and nothing else; its manifest first: no reader sees a half."""
     out.delete(MANIFEST)
     for name in shard_files(out):
         out.delete(name)
+    if out.folder:
+        (out.folder / IMPORTED).unlink(missing_ok=True)
+        shutil.rmtree(out.folder / PARTS, ignore_errors=True)
+
+
+def importing(out: Storage) -> bool:
+    """Whether an import was begun there; its files may be all that there is of it."""
+    return out.folder is not None and (out.folder / IMPORTED).exists()
 
 
 def shard_files(out: Storage) -> list[str]:
@@ -170,27 +217,27 @@ class Estimate:
         return asdict(self)
 
 
-TRIAL = 8  # images
+TRIAL = 3  # images an engine
 
 
-def estimate(plan: Plan, workers: int, *, force: bool) -> Estimate:
-    """What the run would take, by a few images rendered now."""
+def estimate(plan: Plan, there: int, *, force: bool) -> Estimate:
+    """What the run would take with so many cores, by a few images rendered now on each of this machine's."""
     plan.out.check_output()
-    missing = plan.n - (0 if force else plan.manifest(take_up(plan)).done)
-    raw = plan.recipe.source(0, TRIAL)
-    times, size = [], 0
+    missing = plan.n - plan.manifest(take_up(plan, force=force) or {}).done
+    raw = plan.recipe.source(0, TRIAL * (1 if plan.gpus else cores()))
+    seconds, size = list[float](), 0
     for _, frame in gallery.frames(raw, plan.recipe.settings, plan.recipe.passes):
         arrays = {"images": frame["image"], "positives": frame["image"], "positive_latents": raw[0], **frame}
         size += sum(len(column.encode(arrays[name])) for name, column in plan.recipe.columns.items())
-        times.append(time.monotonic())
-    engines = 1 if plan.gpus else min(cores(), len(raw))
-    pace = (times[-1] - times[0]) / (len(times) - 1) * (1 if plan.recipe.positives is None else 2)
+        seconds.append(float(frame["seconds"]))
+    workers = plan.workers or plan.gpus or there
+    pace = statistics.median(seconds) * (1 if plan.recipe.positives is None else 2)
     return Estimate(
         images=plan.n,
         missing=missing,
         shards=plan.manifest({}).count,
         workers=workers,
-        seconds=missing * pace * engines / (workers if plan.gpus else min(workers, engines)),
+        seconds=missing * pace / (workers if plan.gpus else min(workers, there)),
         bytes=int(plan.n * (size / len(raw) + 60)),
         free=free_bytes(plan.out.folder) if plan.out.folder else None,
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import platform
+import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -86,6 +88,27 @@ def check_passes(names: Iterable[str]) -> tuple[str, ...]:
     for name in sorted(asked - set(PASSES)):
         raise Impossible(f"pass {name!r}: choose from {', '.join(PASSES)}")
     return tuple(name for name in PASSES if name in asked)
+
+
+RENDERS = (3, 11)
+"""The Python that Blender's module is for."""
+
+LIBRARIES = "docker/system-libraries.sh"
+
+
+def lacking(error: ImportError | None = None) -> tuple[str, str] | None:
+    """What is wrong with Blender's Python module, as it is installed or as it failed to load, and what to type."""
+    if sys.version_info[:2] != RENDERS:
+        found = platform.python_version()
+        return f"rendering needs Python 3.11, here is {found}", "python3.11 -m venv .venv, and install ident there"
+    if renderer()["bpy"] == "none" or (isinstance(error, ModuleNotFoundError) and error.name == "bpy"):
+        return "Blender's Python module is missing", "pip install 'bpy>=4.5,<4.6'"
+    return (f"Blender's Python module does not load ({error})", LIBRARIES) if error else None
+
+
+def absent(error: ImportError | None = None) -> str:
+    """The same in a line; nothing if all is well."""
+    return ": type ".join(lacking(error) or ())
 
 
 @cache

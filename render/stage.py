@@ -55,19 +55,19 @@ def render(plan: Plan, *, address: str | None = None, force: bool = False, tell:
         make_folder(out.folder / "shards")
     locks = out.folder or cache_folder("locks", out.key)
     with lock(locks / LOCK, f"{out}: another run is writing there") as owner:
-        job = Job(out, plan.recipe, owner, plan.recycle, plan.engine)
+        job = Job(out.absolute, plan.recipe, owner, plan.recycle, plan.engine)
         tidy(out)
-        if force:
+        records = take_up(plan, force=force)
+        if records is None:
             clear(out)
-            shutil.rmtree(job.parts, ignore_errors=True)
-        records = take_up(plan)
+            records = {}
         manifest = plan.manifest(records)
         check_disk(plan, plan.n - manifest.done)
         tell(Progress(manifest.done, plan.n, 0))
         if not manifest.complete:
             with cluster(address, cores=max(plan.workers or 0, cores()), gpus=None if plan.gpus else 0) as ray:
                 Stage(ray, plan, job, records, tell).run()
-        out.write(MANIFEST, manifest.to_json().encode())
+            out.write(MANIFEST, manifest.to_json().encode())
         shutil.rmtree(job.parts, ignore_errors=True)
     return manifest
 
@@ -84,6 +84,8 @@ def how_many(resources: dict[str, float], plan: Plan) -> int:
     if plan.gpus > seen:
         instead = f"give --gpus {seen}" if seen else "give --gpus 0 to render on the CPU; `ident doctor` says more"
         raise Impossible(f"--gpus {plan.gpus}: Ray sees {seen}, and Cycles {cycles_gpus()} on this machine; {instead}")
+    if not seen:
+        raise Impossible("Ray has no cores: wait until the cluster's machines have joined, `ray status` lists them")
     wanted = plan.workers or plan.gpus or seen
     if not 1 <= wanted <= seen:
         raise Impossible(f"--workers {wanted}: Ray has {seen} {name}; give {seen} or fewer")
@@ -135,7 +137,9 @@ class Stage:
                     self._save()
                 self._say()
         except BaseException:
-            with suppress(OSError):  # the disk may be full; what went wrong first is what counts
+            with suppress(
+                OSError, Failed, Impossible
+            ):  # the disk may be full, a bucket away; what went wrong first is what counts
                 self._save()
             raise
         finally:

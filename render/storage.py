@@ -13,7 +13,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from io import BytesIO
 from pathlib import Path
@@ -33,11 +33,10 @@ PART = ".ident-"
 
 LOCK = ".lock"
 PARTS = ".parts"
-"""In a dataset's folder: who writes there, and what is not finished."""
+IMPORTED = ".imported"
+"""In a dataset's folder: who writes there, what is not finished, and of which files it was or is being made."""
 
 SPARE = 50_000_000  # bytes that a disk shall still have free at the end
-LASTING = (FileNotFoundError, PermissionError)
-"""What a remote storage says that no second attempt would change."""
 
 
 @contextmanager
@@ -169,6 +168,8 @@ class Storage:
     """A folder or a URL, and the files in it by name, like shards/00000.h5."""
 
     url: str
+    option: str = field(default="--out", compare=False)
+    """By which the user gave it, if something is to be written there."""
 
     def __post_init__(self) -> None:
         scheme, colons, rest = self.url.partition("://")
@@ -192,6 +193,11 @@ class Storage:
         if self.folder is None:
             raise Impossible(f"{self}: give a folder on this machine; `ident push` brings it elsewhere then")
         return self.folder
+
+    @property
+    def absolute(self) -> Storage:
+        """The same place for processes that work in another folder."""
+        return Storage(str(self.folder.absolute()), self.option) if self.folder else self
 
     @property
     def http(self) -> bool:
@@ -223,16 +229,24 @@ class Storage:
         """A call to the remote storage, some times if need be."""
 
         def attempt() -> T:
-            try:
+            with self._told(name, makes=makes):
                 return call(self._files(), self.path(name))
-            except LASTING as error:
-                if makes:
-                    raise Impossible(f"{self.path(name)}: {error}; give another --out") from error
-                raise
-            except Exception as error:  # each library behind fsspec has its own
-                raise web.Again(f"{type(error).__name__}: {error}") from error
 
         return web.again(attempt, self.path(name))
+
+    @contextmanager
+    def _told(self, name: str, *, makes: bool = False) -> Iterator[None]:
+        """An error of the remote storage as what it means: that another attempt may help, or that none will."""
+        try:
+            yield
+        except (FileNotFoundError, PermissionError) as error:
+            if makes:
+                raise Impossible(f"{self.path(name)}: {error}; give another {self.option}") from error
+            if isinstance(error, PermissionError):
+                raise Failed(f"{self.path(name)}: {error}; check the credentials") from error
+            raise
+        except Exception as error:  # each library behind fsspec has its own
+            raise web.Again(f"{type(error).__name__}: {error}") from error
 
     def check_output(self) -> None:
         """Refuse a place that nothing can be written to, or that ends with its process."""
@@ -250,23 +264,19 @@ class Storage:
             return f"is damaged, its sha256 is {wrong}, not {digest}"
         return None
 
-    def stream(self, name: str, start: int = 0) -> Iterator[bytes]:
-        """The bytes of a file from `start` on; FileNotFoundError if there is none."""
+    def stream(self, name: str, start: int = 0, pause: web.Pause | None = None) -> Iterator[bytes]:
+        """The bytes of a file from `start` on; FileNotFoundError if there is none. For `pause` see web.patiently."""
         if self.folder:
             if (self.folder / name).exists() and not (self.folder / name).is_file():
                 raise Failed(f"{self.path(name)}: is not a file")
             return _pieces((self.folder / name).open("rb"), start)
         if self.http:
-            return web.stream(self.path(name), start)
-        return web.patiently(lambda place: self._remote_pieces(name, place), self.path(name), start)
+            return web.stream(self.path(name), start, pause)
+        return web.patiently(lambda place: self._remote_pieces(name, place), self.path(name), start, pause)
 
     def _remote_pieces(self, name: str, start: int) -> Iterator[bytes]:
-        try:
+        with self._told(name):
             yield from _pieces(self._files().open(self.path(name), "rb", block_size=2**23), start)
-        except LASTING:
-            raise
-        except Exception as error:  # each library behind fsspec has its own
-            raise web.Again(f"{type(error).__name__}: {error}") from error
 
     def read(self, name: str) -> bytes:
         """A small file's content; FileNotFoundError if there is none."""

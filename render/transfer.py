@@ -9,13 +9,13 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Event, Lock
 
 from ident.render.errors import Failed, Impossible
 from ident.render.manifest import MANIFEST, Manifest, Record
-from ident.render.plan import clear, shard_files, tidy
+from ident.render.plan import clear, importing, shard_files, tidy
 from ident.render.storage import LOCK, PARTS, SPARE, Storage, cache_folder, check_room, lock, make_folder, naming
 
 AT_ONCE = 4  # files on their way
@@ -23,6 +23,10 @@ TRIES = 3  # of a shard that arrives damaged
 
 Tell = Callable[[int, int], object]
 """Is told how many bytes are there, of how many."""
+
+
+class Stopped(Exception):
+    """The others have stopped."""
 
 
 class Count:
@@ -39,6 +43,11 @@ class Count:
             self._there += count
             self._tell(self._there, self._total)
 
+    def pause(self, seconds: float) -> None:
+        """Wait, unless it is time to stop."""
+        if self.stop.wait(seconds):
+            raise Stopped
+
 
 @dataclass(frozen=True)
 class Pull:
@@ -47,6 +56,8 @@ class Pull:
     sources: Sequence[Storage]
     out: Storage
     manifest: Manifest
+    failed: set[Storage] = field(default_factory=set)
+    """The sources to be asked last."""
 
     @property
     def parts(self) -> Path:
@@ -60,17 +71,27 @@ class Pull:
             count.add(record.bytes)
             return
         part = self.parts / f"{number:05d}.{record.sha256[:16]}"
-        for attempt in range(TRIES):
-            source = self.sources[attempt % len(self.sources)]
-            found = fetch(source, file, part, record, count)
+        sources, damaged, wrong = sorted(self.sources, key=self.failed.__contains__), 0, ""
+        while sources and damaged < TRIES:
+            source = sources.pop(0)
+            try:
+                found = fetch(source, file, part, record, count)
+            except (Failed, FileNotFoundError) as error:
+                wrong = str(error) if isinstance(error, Failed) else f"{source.path(file)}: is missing"
+                self.failed.add(source)
+                count.add(-part.stat().st_size)  # which the next one goes on from
+                continue
             if count.stop.is_set():
                 return
             if found == record.sha256:
                 self.out.take(part, file)
                 return
+            sources.append(source)
+            damaged += 1
+            wrong = f"{source.path(file)}: arrived damaged {damaged} times, its sha256 is {found}, not {record.sha256}"
             count.add(-part.stat().st_size)
             part.unlink()
-        raise Failed(f"{source.path(file)}: arrived damaged {TRIES} times, its sha256 is {found}, not {record.sha256}")
+        raise Failed(wrong)
 
 
 def fetch(source: Storage, file: str, part: Path, record: Record, count: Count) -> str:
@@ -88,7 +109,7 @@ def fetch(source: Storage, file: str, part: Path, record: Record, count: Count) 
         more = True
         while more and not count.stop.is_set():  # a server may end before the file does
             more = False
-            for piece in source.stream(file, there) if there < record.bytes else ():
+            for piece in source.stream(file, there, count.pause) if there < record.bytes else ():
                 used = piece[: record.bytes - there]
                 digest.update(used)
                 kept.write(used)
@@ -102,6 +123,7 @@ def fetch(source: Storage, file: str, part: Path, record: Record, count: Count) 
 
 def pull(sources: Sequence[Storage], out: Storage, *, force: bool, tell: Tell) -> Manifest:
     """Bring a dataset into a folder."""
+    check_places(sources, out)
     manifest = read_any(sources)
     made = Pull(sources, out, manifest)
     if not manifest.complete:
@@ -134,20 +156,31 @@ def read_any(sources: Sequence[Storage]) -> Manifest:
     return Manifest.read(sources[-1])
 
 
+def check_places(sources: Sequence[Storage], out: Storage) -> None:
+    """Refuse to bring a dataset to where it is."""
+    for source in sources:
+        if source == out or (source.folder and out.folder and source.folder.resolve() == out.folder.resolve()):
+            raise Impossible(f"{out} and {source} are the same place; give another {out.option}")
+
+
 def check_target(out: Storage, manifest: Manifest, *, force: bool) -> None:
     """Refuse to overwrite another dataset, unless forced; one that lacks a shard is completed."""
-    if force:
-        clear(out)
-        return
     try:
-        if Manifest.read(out) == manifest:
-            return
+        same = Manifest.read(out) == manifest
     except Impossible:
         ours = {manifest.span(number).file: record for number, record in manifest.shards.items()}
         there = shard_files(out)
-        if all(name in ours and not out.fault(name, ours[name].bytes, ours[name].sha256) for name in there):
-            return
-    raise Impossible(f"{out}: holds another dataset: give --force to overwrite it, or another --out")
+        same = not importing(out) and all(
+            name in ours and not out.fault(name, ours[name].bytes, ours[name].sha256) for name in there
+        )
+    except Failed:
+        if not force:
+            raise
+        same = False
+    if not same and not force:
+        raise Impossible(f"{out}: holds another dataset: give --force to overwrite it, or another {out.option}")
+    if not same:
+        clear(out)
 
 
 def each(numbers: Sequence[int], work: Callable[[int, Count], None], count: Count) -> None:
@@ -167,6 +200,7 @@ def each(numbers: Sequence[int], work: Callable[[int, Count], None], count: Coun
 def push(source: Storage, out: Storage, *, force: bool, tell: Tell) -> Manifest:
     """Bring a dataset to another place: a folder, or a URL that can be written to."""
     out.check_output()
+    check_places([source], out)
     manifest = Manifest.read(source)
     if source.folder is None:
         raise Impossible(f"{source}: give a folder on this machine; `ident pull` brings it there")
@@ -174,7 +208,7 @@ def push(source: Storage, out: Storage, *, force: bool, tell: Tell) -> Manifest:
     if not manifest.complete:
         raise Impossible(f"{source}: incomplete, {manifest.done} of {manifest.n} images are there")
     if out.folder:
-        make_folder(out.folder / "shards")
+        make_folder(out.folder / "shards", f"give another {out.option}")
     with lock((out.folder or cache_folder("locks", out.key)) / LOCK, f"{out}: another run is writing there"):
         tidy(out)
         check_target(out, manifest, force=force)

@@ -17,8 +17,8 @@ from ident.render.cluster import cycles_gpus
 from ident.render.codecs import Array
 from ident.render.dataset import Dataset, fetch, open_file
 from ident.render.errors import Failed, Impossible
-from ident.render.manifest import AGAIN, MANIFEST, Manifest, Uniform, source_of
-from ident.render.settings import renderer
+from ident.render.manifest import AGAIN, MANIFEST, Manifest, Uniform, agreed, source_of
+from ident.render.settings import absent, renderer
 from ident.render.shards import Shard
 from ident.render.storage import Storage
 
@@ -50,6 +50,8 @@ def verify(place: str, *, rerender: int = 0, seed: int = 0, done: Done) -> Verdi
     """Check a dataset: what it lists, every shard, and `rerender` images."""
     storage = Storage(place)
     manifest = Manifest.read(storage)
+    if rerender:
+        check_rerender(storage, manifest, rerender)
     wrong = []
     if not manifest.complete:
         wrong.append(f"{storage.path(MANIFEST)}: incomplete, {manifest.done} of {manifest.n} images are there; {AGAIN}")
@@ -66,6 +68,14 @@ def verify(place: str, *, rerender: int = 0, seed: int = 0, done: Done) -> Verdi
     if wrong or not rerender:
         return Verdict(manifest.n, manifest.count, tuple(wrong))
     return again(storage, manifest, rerender, seed, done=lambda count: done(checked + count, total))
+
+
+def check_rerender(storage: Storage, manifest: Manifest, count: int) -> None:
+    """Refuse to begin where images cannot be rendered again."""
+    if manifest.render is None:
+        raise Impossible(f"{storage.path(MANIFEST)} does not say how the images were rendered: leave out --rerender")
+    if lacking := absent():
+        raise Impossible(f"--rerender {count}: {lacking}, or leave out --rerender")
 
 
 def fault_of(storage: Storage, manifest: Manifest, number: int) -> str | None:
@@ -101,7 +111,7 @@ def wrong_rows(shard: Shard, manifest: Manifest, number: int) -> str | None:
     source = source_of(manifest.source)
     if isinstance(source, Uniform) and not np.array_equal(shard.latents, source(record.start, record.n)):
         return f"{shard.path}: its latents are not those of {json.dumps(manifest.source)}"
-    if shard.recipe != json.dumps(manifest.recipe()):
+    if recipe_of(shard) != agreed(manifest.recipe()):
         return f"{shard.path}: it was made by another recipe than {MANIFEST} says"
     total = shards.NOTHING
     for row in range(record.n):
@@ -114,6 +124,14 @@ def wrong_rows(shard: Shard, manifest: Manifest, number: int) -> str | None:
     if total != record.sums:
         return f"{shard.path}: the sums of its pixels are {total}, {MANIFEST} says {record.sums}"
     return None
+
+
+def recipe_of(shard: Shard) -> dict[str, Any] | None:
+    """By what a shard says that it was made."""
+    try:
+        return agreed(json.loads(shard.recipe))
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return None
 
 
 def psnr(one: Array, other: Array) -> float:

@@ -16,6 +16,8 @@ from urllib3.exceptions import HTTPError, LocationParseError
 from ident.render.errors import Failed, Impossible
 
 T = TypeVar("T")
+Pause = Callable[[float], object]
+"""Waits for so many seconds."""
 
 CHUNK = 2**20
 ATTEMPTS = 6  # one after the other that bring nothing
@@ -44,8 +46,13 @@ def again(call: Callable[[], T], what: str) -> T:
     raise AssertionError
 
 
-def patiently(open_at: Callable[[int], Iterator[bytes]], what: str, start: int = 0) -> Iterator[bytes]:
-    """The bytes of a source that can be opened at any place, from `start` on; where it breaks off, it goes on."""
+def patiently(
+    open_at: Callable[[int], Iterator[bytes]], what: str, start: int = 0, pause: Pause | None = None
+) -> Iterator[bytes]:
+    """The bytes of a source that can be opened at any place, from `start` on; where it breaks off, it goes on.
+
+    Between attempts it sleeps, or does so by `pause`, which may raise.
+    """
     place, since, failures = start, start, 0
     while True:
         try:
@@ -56,18 +63,18 @@ def patiently(open_at: Callable[[int], Iterator[bytes]], what: str, start: int =
         except Again as error:
             failures = 1 if place - since >= PROGRESS else failures + 1
             since = place
-            _pause(failures, error, what)
+            _pause(failures, error, what, pause)
 
 
-def _pause(failures: int, error: Again, what: str) -> None:
+def _pause(failures: int, error: Again, what: str, pause: Pause | None = None) -> None:
     if failures >= ATTEMPTS:
         raise Failed(f"{what}: {error}, {failures} times in a row") from error
-    sleep(min(0.25 * 2**failures if error.wait is None else error.wait, LONGEST_WAIT))
+    (pause or sleep)(min(0.25 * 2**failures if error.wait is None else error.wait, LONGEST_WAIT))
 
 
-def stream(url: str, start: int = 0) -> Iterator[bytes]:
+def stream(url: str, start: int = 0, pause: Pause | None = None) -> Iterator[bytes]:
     """The bytes of a file from `start` on; FileNotFoundError if there is none."""
-    return patiently(lambda place: _chunks(url, place), url, start)
+    return patiently(lambda place: _chunks(url, place), url, start, pause)
 
 
 def size(url: str) -> int | None:

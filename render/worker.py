@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from ident.render import latents, shards
 from ident.render.errors import Failed, Impossible
-from ident.render.manifest import Recipe, Record
+from ident.render.manifest import Recipe, Record, agreed
 from ident.render.scene import Scene, place
 from ident.render.settings import Settings, renderer
 from ident.render.shards import Column, Journal, Span
@@ -69,7 +69,7 @@ class Job:
 
     def key(self, span: Span | None = None) -> bytes:
         """What tells journals of this recipe, and of these rows, from others."""
-        return hashlib.sha256(json.dumps([self.recipe.describe(), span and asdict(span)]).encode()).digest()
+        return hashlib.sha256(json.dumps([agreed(self.recipe.describe()), span and asdict(span)]).encode()).digest()
 
     @property
     def parts(self) -> Path:
@@ -202,7 +202,7 @@ def put_shard(
 ) -> Record:
     """Write the shard of a full journal to `part`, and put it in its place."""
     try:
-        shards.write(part, span, raw, columns, journal, json.dumps(recipe))
+        shards.write(part, span, raw, columns, journal, json.dumps(agreed(recipe)))
         record = Record(span.start, span.n, part.stat().st_size, sha256(part), journal.sums)
         out.take(part, span.file)
     except BaseException:

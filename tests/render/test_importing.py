@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import random
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from PIL import Image
 from ident.render import intake
 from ident.render.dataset import Dataset
 from ident.render.errors import Failed, Impossible
-from ident.render.importing import counted
+from ident.render.importing import bring_path, counted
 from ident.render.intake import Intake
 from ident.render.layouts import LAYOUTS
 from ident.render.layouts.files import File, files_of_archive, paths_below
@@ -25,7 +25,7 @@ from ident.render.manifest import Imported, Manifest
 from ident.render.storage import Storage
 from ident.render.verify import verify
 from tests.render.engines import RECIPE
-from tests.render.test_dataset import WANTED, N
+from tests.render.test_dataset import WANTED, N, paint
 
 RAW = RECIPE.source(0, N)
 TREE = LAYOUTS["3dident"]
@@ -95,9 +95,11 @@ def test_an_archive_in_any_order(tmp_path: Path, mode: str, codec: str) -> None:
     assert np.array_equal(data.images(range(N)), WANTED)
     assert np.array_equal(data.latents, RAW)
     assert verify(str(tmp_path / "d"), done=lambda *_: None).wrong == ()
-    with pytest.raises(Impossible, match="does not say how the images were rendered"):
-        verify(str(tmp_path / "d"), rerender=1, done=lambda *_: None)
-    assert sorted(path.name for path in (tmp_path / "d").iterdir()) == ["dataset.json", "shards"]
+    told = list[int]()
+    with pytest.raises(Impossible, match="does not say how the images were rendered: leave out --rerender"):
+        verify(str(tmp_path / "d"), rerender=1, done=lambda count, _: told.append(count))
+    assert told == []  # before the first shard was looked at
+    assert sorted(path.name for path in (tmp_path / "d").iterdir()) == [".imported", "dataset.json", "shards"]
 
 
 def files_below(folder: Path) -> Iterator[File]:
@@ -172,6 +174,61 @@ def test_a_shard_that_is_lost_meanwhile_is_made_again(tmp_path: Path, monkeypatc
     bring(of_tar(FILES), tmp_path / "d")
     assert np.array_equal(Dataset(tmp_path / "d").images(range(N)), WANTED)
     assert verify(str(tmp_path / "d"), done=lambda *_: None).wrong == ()
+
+
+def import_(
+    path: Path, out: Path, *, force: bool = False, tell: Callable[[int, int], object] | None = None
+) -> Manifest:
+    return bring_path(path, "3dident", Storage(str(out)), codec="compact", force=force, tell=tell or (lambda *_: None))
+
+
+@pytest.mark.parametrize("damage", ["flip", "remove"])
+def test_an_import_that_was_damaged_is_mended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damage: str) -> None:
+    (tmp_path / "a.tar").write_bytes(tar(FILES).getvalue())
+    made = import_(tmp_path / "a.tar", tmp_path / "d")
+    shard = tmp_path / "d" / "shards" / "00001.h5"
+    data = bytearray(shard.read_bytes())
+    shard.unlink()
+    if damage == "flip":
+        data[len(data) // 2] ^= 1
+        shard.write_bytes(data)
+    decoded, decode = list[str](), intake.decode
+
+    def counted(data: bytes, where: str) -> object:
+        decoded.append(where)
+        return decode(data, where)
+
+    monkeypatch.setattr(intake, "decode", counted)
+    assert import_(tmp_path / "a.tar", tmp_path / "d") == made
+    assert len(decoded) == 9  # the first, which says how large images are, and those of the shard
+    assert verify(str(tmp_path / "d"), done=lambda *_: None).wrong == ()
+    decoded.clear()
+    assert import_(tmp_path / "a.tar", tmp_path / "d") == made
+    assert decoded == []
+
+
+def test_a_forced_import_that_was_stopped_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    paint(tmp_path / "d")
+    (tmp_path / "a.tar").write_bytes(tar(FILES).getvalue())
+    with pytest.raises(Impossible, match="holds something else: give --force"):
+        import_(tmp_path / "a.tar", tmp_path / "d")
+    note, noted = Intake._note, list[int]()
+
+    def stopped(self: Intake) -> None:
+        note(self)
+        noted.append(1)
+        if len(noted) == 3:  # at the start, and after each of two shards
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(Intake, "_note", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        import_(tmp_path / "a.tar", tmp_path / "d", force=True)
+    monkeypatch.setattr(Intake, "_note", note)
+    before = {path.name: path.stat().st_mtime_ns for path in (tmp_path / "d" / "shards").iterdir()}
+    assert sorted(before) == ["00000.h5", "00001.h5"]
+    import_(tmp_path / "a.tar", tmp_path / "d", force=True)
+    assert np.array_equal(Dataset(tmp_path / "d").images(range(N)), WANTED)
+    assert {name: (tmp_path / "d" / "shards" / name).stat().st_mtime_ns for name in before} == before
 
 
 @pytest.mark.parametrize(

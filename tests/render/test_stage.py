@@ -102,6 +102,22 @@ def test_an_image_that_fails_three_times_stops_the_run(tmp_path: Path, wanted: d
     assert content(tmp_path / "d") == wanted
 
 
+def test_what_went_wrong_first_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write, before = Storage.write, list[str]()
+
+    def away(self: Storage, name: str, data: bytes) -> None:
+        before.append(name)
+        if len(before) > 1:
+            raise Failed("the bucket is away")
+        write(self, name, data)
+
+    monkeypatch.setattr(Storage, "write", away)
+    engine = Troubled("fail", str(tmp_path), index=11, times=3)
+    with pytest.raises(Failed, match="image 11 failed 3 times"):
+        run(plan(tmp_path / "d", workers=1, engine=engine))
+    assert before == ["dataset.json"] * 2
+
+
 def test_too_many_failures_stop_the_run(tmp_path: Path) -> None:
     def broken(_: object) -> Painter:
         os._exit(1)
@@ -149,6 +165,20 @@ def test_another_dataset_is_not_overwritten(tmp_path: Path, wanted: dict[str, by
     run(plan(tmp_path / "d", recipe=other, n=9), force=True)
     assert sorted(content(tmp_path / "d")) == ["dataset.json", "notes.txt", "shards/00000.h5", "shards/00001.h5"]
     assert len(Dataset(tmp_path / "d")) == 9
+
+
+def test_a_forced_run_that_was_stopped_goes_on(tmp_path: Path, wanted: dict[str, bytes]) -> None:
+    paint(tmp_path / "d", replace(RECIPE, codec="fast"), 9)
+    engine = Troubled("fail", str(tmp_path), index=11, times=3)
+    with pytest.raises(Failed, match="image 11 failed 3 times"):
+        run(plan(tmp_path / "d", workers=1, engine=engine), force=True)
+    engine = Troubled("die", str(tmp_path), index=3, times=9)  # were the first shard rendered again
+    told = run(plan(tmp_path / "d", engine=engine), force=True)
+    assert told[0].done >= 8
+    assert content(tmp_path / "d") == wanted
+    before = {path: path.stat().st_mtime_ns for path in (tmp_path / "d").rglob("*.*") if path.name != ".lock"}
+    assert len(run(plan(tmp_path / "d", engine=engine), force=True)) == 1
+    assert {path: path.stat().st_mtime_ns for path in before} == before
 
 
 @pytest.mark.parametrize("damage", ["truncate", "flip", "remove"])
@@ -266,10 +296,13 @@ class Devices:
 
 
 def test_what_ray_has_not(tmp_path: Path) -> None:
-    with pytest.raises(Impossible, match="--gpus 5: Ray sees 4, and Cycles 0 on this machine; give --gpus 4"):
+    with pytest.raises(Impossible, match=r"--gpus 5: Ray sees 4, and Cycles \d+ on this machine; give --gpus 4"):
         run(plan(tmp_path / "d", gpus=5, workers=None))
     with pytest.raises(Impossible, match="--workers 99: Ray has 4 cores; give 4 or fewer"):
         run(plan(tmp_path / "d", workers=99))
+    for workers in (None, 2):
+        with pytest.raises(Impossible, match="Ray has no cores: wait until the cluster's machines have joined"):
+            stage.how_many({"memory": 1.0}, plan(tmp_path / "d", workers=workers))
 
 
 @pytest.fixture

@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import multiprocessing
 import os
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
@@ -91,6 +93,8 @@ def test_a_folder_and_a_url_do_the_same(tmp_path: Path) -> None:
 
 def test_urls(tmp_path: Path) -> None:
     assert Storage(f"file://{tmp_path}/").folder == tmp_path
+    assert Storage("here").absolute == Storage(str(Path("here").absolute()))
+    assert Storage("s3://bucket/folder").absolute == Storage("s3://bucket/folder")
     assert Storage("s3://bucket/folder/").path("dataset.json") == "s3://bucket/folder/dataset.json"
     assert Storage("s3://bucket/folder").folder is None
     for url, said in (
@@ -100,6 +104,44 @@ def test_urls(tmp_path: Path) -> None:
     ):
         with pytest.raises(Impossible, match=said):
             Storage(url)
+
+
+class Forbidding(BaseHTTPRequestHandler):
+    """An S3 that forbids everything."""
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+    def do_GET(self) -> None:
+        self.send_response(403)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    do_HEAD = do_PUT = do_GET
+
+
+def test_a_bucket_that_forbids_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Forbidding)
+    thread = Thread(target=server.serve_forever)
+    thread.start()
+    for name, value in {
+        "AWS_ENDPOINT_URL": f"http://127.0.0.1:{server.server_port}",
+        "AWS_ACCESS_KEY_ID": "key",
+        "AWS_SECRET_ACCESS_KEY": "secret",
+        "AWS_DEFAULT_REGION": "us-east-1",
+    }.items():
+        monkeypatch.setenv(name, value)
+    try:
+        place = Storage("s3://theirs/d", "DEST")
+        for ask in (lambda: place.size("a.json"), lambda: place.read("a.json")):
+            with pytest.raises(Failed, match=r"^s3://theirs/d/a\.json: .*; check the credentials$"):
+                ask()
+        with pytest.raises(Impossible, match=r"^s3://theirs/d/a\.json: .*; give another DEST$"):
+            place.write("a.json", b"data")
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
 
 
 def test_a_storage_that_stays_away_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

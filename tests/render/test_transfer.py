@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from threading import Timer
 from typing import Any
 
 import numpy as np
@@ -33,6 +35,7 @@ def painted(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def moods(painted: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Moods]:
     monkeypatch.setattr(web, "sleep", lambda _: None)
+    monkeypatch.setattr(transfer.Count, "pause", lambda *_: None)
     with serving(painted) as made:
         yield made
 
@@ -220,6 +223,76 @@ def test_another_dataset_is_not_overwritten(moods: Moods, painted: Path, tmp_pat
     assert content(tmp_path / "d") == before
     pull(moods.url, tmp_path / "d", force=True)
     assert same(tmp_path / "d", painted)
+
+
+def test_the_place_itself_is_refused(painted: Path, tmp_path: Path) -> None:
+    paint(tmp_path / "d")
+    (tmp_path / "link").symlink_to(tmp_path / "d")
+    before = content(tmp_path / "d")
+    with pytest.raises(Impossible, match="are the same place; give another --out"):
+        pull(str(tmp_path), tmp_path / "link", force=True)
+    with pytest.raises(Impossible, match="are the same place; give another --out"):
+        pull(str(painted), tmp_path / "d", str(tmp_path), force=True)
+    with pytest.raises(Impossible, match="are the same place; give another DEST"):
+        transfer.push(
+            Storage(str(tmp_path / "d")), Storage(f"{tmp_path}/x/../d", "DEST"), force=True, tell=lambda *_: None
+        )
+    assert content(tmp_path / "d") == before
+
+
+def test_a_forced_pull_that_was_stopped_goes_on(moods: Moods, painted: Path, tmp_path: Path) -> None:
+    paint(tmp_path / "d", RECIPE, 9)
+    moods.changed = lambda path, data: data[: len(data) // 2] if path.endswith("00002.h5") else data
+    with pytest.raises(Failed, match=r"00002\.h5: .* times in a row"):
+        pull(moods.url, tmp_path / "d", force=True)
+    moods.changed = lambda _, data: data
+    there = len(list((tmp_path / "d" / "shards").glob("*.h5")))
+    assert there == 2
+    asked = len(moods.asked)
+    pull(moods.url, tmp_path / "d", force=True)
+    assert same(tmp_path / "d", painted)
+    shards = [(path, wanted) for path, wanted in moods.asked[asked:] if path.endswith(".h5")]
+    assert [path for path, _ in shards] == ["/d/shards/00002.h5"]
+    assert shards[0][1] is not None
+
+
+def test_a_begun_import_is_not_overwritten(moods: Moods, painted: Path, tmp_path: Path) -> None:
+    (tmp_path / "d" / ".parts").mkdir(parents=True)
+    for name in (".imported", ".parts/0-00000.part"):
+        (tmp_path / "d" / name).write_text("{}")
+    with pytest.raises(Impossible, match="holds another dataset: give --force"):
+        pull(moods.url, tmp_path / "d")
+    assert (tmp_path / "d" / ".parts" / "0-00000.part").exists()
+    pull(moods.url, tmp_path / "d", force=True)
+    assert same(tmp_path / "d", painted)
+    assert not (tmp_path / "d" / ".imported").exists()
+
+
+def test_the_next_source_is_tried(moods: Moods, painted: Path, tmp_path: Path) -> None:
+    (tmp_path / "lacks" / "d" / "shards").mkdir(parents=True)
+    for name in ("dataset.json", "shards/00000.h5", "shards/00002.h5"):
+        (tmp_path / "lacks" / "d" / name).write_bytes((painted / "d" / name).read_bytes())
+    with serving(tmp_path / "lacks") as lacking:
+        pull(lacking.url, tmp_path / "one", moods.url)
+        assert same(tmp_path / "one", painted)
+        with pytest.raises(Failed, match=r"shards/00001\.h5: is missing"):
+            pull(lacking.url, tmp_path / "none", str(tmp_path / "lacks"))
+
+    told = pull("http://127.0.0.1:9", tmp_path / "three", moods.url)
+    assert same(tmp_path / "three", painted)
+    assert told[-1][0] == told[-1][1]
+
+
+def test_an_interrupt_ends_the_longest_wait(moods: Moods, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    count = transfer.Count(1, lambda *_: None)
+    moods.statuses = [(503, {"Retry-After": "60"})] * 9
+    pieces = Storage(moods.url).stream("d/dataset.json", 0, count.pause)
+    Timer(0.3, count.stop.set).start()
+    start = time.monotonic()
+    with pytest.raises(transfer.Stopped):
+        next(pieces)
+    assert time.monotonic() - start < 10
 
 
 def push(source: Path, out: str, *, force: bool = False) -> None:

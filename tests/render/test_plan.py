@@ -1,0 +1,71 @@
+"""What is there already is taken up, or left alone: over releases, forced runs and begun imports."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ident.render import plan as planning
+from ident.render.errors import Failed, Impossible
+from ident.render.plan import Plan, estimate, shard_size, take_up
+from ident.render.storage import Storage
+from ident.render.verify import verify
+from tests.render.engines import RECIPE, Painter
+from tests.render.test_dataset import N, paint
+
+
+def plan(folder: Path, **changes: Any) -> Plan:
+    return replace(Plan(Storage(str(folder)), RECIPE, N, workers=2, engine=Painter), **changes)
+
+
+def test_a_release_of_ident_changes_no_dataset(tmp_path: Path) -> None:
+    paint(tmp_path / "d")
+    listed = tmp_path / "d" / "dataset.json"
+    made = json.loads(listed.read_text())
+    made["render"]["ident"] = "0.0.1"
+    listed.write_text(json.dumps(made))
+    assert sorted(take_up(plan(tmp_path / "d"), force=False) or {}) == [0, 1, 2]
+    assert verify(str(tmp_path / "d"), done=lambda *_: None).wrong == ()
+    made["render"]["bpy"] = "4.4.0"
+    listed.write_text(json.dumps(made))
+    with pytest.raises(Impossible, match=r'another dataset \(render\.bpy is "4\.4\.0", not '):
+        take_up(plan(tmp_path / "d"), force=False)
+
+
+def test_shards_are_as_large_as_those_that_are_kept(tmp_path: Path) -> None:
+    out, other = Storage(str(tmp_path / "d")), replace(RECIPE, codec="fast")
+    assert (shard_size(out, 20), shard_size(out, 64_000), shard_size(out, 20, RECIPE)) == (16, 1000, 16)
+    paint(tmp_path / "d")
+    assert (shard_size(out, 64_000), shard_size(out, 64_000, RECIPE)) == (8, 8)
+    assert (shard_size(out, 64_000, other), shard_size(out, N - 1, RECIPE)) == (1000, 16)
+    (tmp_path / "d" / "dataset.json").write_text("half")
+    with pytest.raises(Failed, match=r"not JSON, or cut short .*: give --force to make the dataset anew"):
+        shard_size(out, 20)
+    assert shard_size(out, 20, RECIPE) == 16
+    start = time.monotonic()
+    with pytest.raises(Impossible, match="nothing that lasts can be written there"):
+        shard_size(Storage("http://127.0.0.1:9/d"), 20)
+    assert time.monotonic() - start < 1
+
+
+def test_a_begun_import_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / ".parts").mkdir()
+    (tmp_path / ".imported").write_text("{}")
+    with pytest.raises(Impossible, match="an import was begun there; give --force"):
+        take_up(plan(tmp_path), force=False)
+    assert take_up(plan(tmp_path), force=True) is None
+    planning.clear(Storage(str(tmp_path)))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_estimate_is_for_the_workers_that_there_are(tmp_path: Path) -> None:
+    many = plan(tmp_path / "d", n=10**5, workers=None)
+    one, hundred = estimate(many, 1, force=False), estimate(many, 100, force=False)
+    assert (one.workers, hundred.workers) == (1, 100)
+    assert 25 < one.seconds / hundred.seconds < 400
+    assert not (tmp_path / "d").exists()
