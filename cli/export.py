@@ -14,8 +14,14 @@ from ident.render.storage import Storage
 
 LISTED = "\b\nLayouts:\n" + "\n".join(f"  {name:<13}  {layout.meaning}" for name, layout in LAYOUTS.items())
 
+EPILOG = """\b
+Examples:
+  ident export data/3dident --to 3dident --out published/train
+  ident export data/3dident --to webdataset --out tars
+"""
 
-@click.command(epilog=LISTED)
+
+@click.command(epilog=f"{LISTED}\n\n{EPILOG}")
 @click.argument("data")
 @click.option("--to", "layout", type=click.Choice(list(LAYOUTS)), required=True, help="The layout that it shall be in.")
 @click.option("--out", required=True, help="The folder where it goes, like published/train.")

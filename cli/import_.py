@@ -14,8 +14,14 @@ from ident.render.importing import bring_path
 from ident.render.layouts import LAYOUTS
 from ident.render.storage import Storage
 
+EPILOG = """\b
+Examples:
+  ident import published/train --from 3dident --out data/mine
+  ident import mine.tar --from causal3dident --out data/mine
+"""
 
-@click.command("import", epilog=LISTED)
+
+@click.command("import", epilog=f"{LISTED}\n\n{EPILOG}")
 @click.argument("path", type=click.Path(path_type=Path))
 @click.option("--from", "layout", type=click.Choice(list(LAYOUTS)), required=True, help="The layout it is in.")
 @click.option("--out", required=True, help="The folder where it goes.")

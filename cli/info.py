@@ -12,8 +12,14 @@ from ident.cli.progress import in_bytes
 from ident.render.manifest import Manifest
 from ident.render.storage import Storage
 
+EPILOG = """\b
+Examples:
+  ident info data/3dident
+  ident info https://example.org/3dident --json
+"""
 
-@click.command()
+
+@click.command(epilog=EPILOG)
 @click.argument("data")
 @click.option("--json", "as_json", is_flag=True, help="Print dataset.json.")
 def info(data: str, as_json: bool) -> None:

@@ -17,8 +17,14 @@ from ident.render.dataset import Dataset
 
 KINDS = ("auto", "flat", "ivf", "hnsw")
 
+EPILOG = """\b
+Examples:
+  ident pairs --conditional laplace
+  ident pairs data/small --conditional "gennorm(3, 0.2)" --plot --show 8
+"""
 
-@click.command()
+
+@click.command(epilog=EPILOG)
 @click.argument("data", default="data/3dident")
 @click.option("--conditional", help="How positives lie around anchors, like laplace or normal(0.1).")
 @click.option(
@@ -69,10 +75,6 @@ def pairs(
     An anchor is an image of DATA, its positive the image whose latents are nearest to a draw of the conditional around
     it. The report says what that costs: how far the realised conditional is from the wished-for one. The index lies
     in DATA and is used again. A scale that is not given is 0.05.
-
-    \b
-    ident pairs --conditional laplace
-    ident pairs data/small --conditional "gennorm(3, 0.2)" --plot --show 8
     """
     from ident.benchmark import matching  # here: it takes PyTorch, which takes seconds
     from ident.benchmark.pairs import BATCH, Sampler, check_target, joined, open_sampler, save

@@ -3,27 +3,38 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import click
 
 from ident.cli.progress import duration, in_bytes, plural, progress
-from ident.cli.show import parse_passes
+from ident.cli.show import QUALITY, parse_passes
 from ident.render import cluster, stage
 from ident.render import plan as planning
 from ident.render.codecs import CODECS
 from ident.render.errors import Impossible
 from ident.render.manifest import MANIFEST, Recipe, Uniform
-from ident.render.settings import PRESETS, Settings, renderer
+from ident.render.settings import PRESETS, Settings, absent
 from ident.render.storage import Storage
 
+EPILOG = """\b
+Examples:
+  ident render --n 250000 --gpus 4
+  ident render --n 25000 --split test
+  ident render --n 250000 --positives "laplace(0.05)"
+  ident render --n 250000 --out s3://bucket/3dident --ray-address auto
 
-@click.command(epilog="See also: docs/formats.md, what lies in a dataset; docs/quality.md, what --quality costs.")
+See also: docs/formats.md, what lies in a dataset; docs/quality.md, what --quality costs.
+"""
+
+
+@click.command(epilog=EPILOG)
 @click.option("--n", type=int, default=1000, show_default=True, help="How many images. The paper: 250000.")
 @click.option("--out", help="A folder, or a URL like s3://bucket/folder.  [default: data/3dident, or -SPLIT behind it]")
 @click.option("--split", default="train", show_default=True, help="Each split has latents of its own.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Image i depends on seed, split and i alone.")
 @click.option("--size", type=int, default=224, show_default=True, help="Pixels along each side of an image.")
-@click.option("--quality", type=click.Choice(list(PRESETS)), default="balanced", show_default=True)
+@click.option("--quality", type=click.Choice(list(PRESETS)), default="balanced", show_default=True, help=QUALITY)
 @click.option("--passes", default="", metavar="P,...", callback=parse_passes, help="Also mask, depth, normal.")
 @click.option("--positives", metavar="CONDITIONAL", help="Render a positive for each image, like laplace(0.05).")
 @click.option(
@@ -67,27 +78,23 @@ def render(
     It holds images of random scenes, and their latents. Type the same command again to go on after whatever stopped
     it: Ctrl-C, a crash, a lost machine. The images are the same, byte for byte. With a larger --n it adds to what is
     there, which is incomplete until it is through.
-
-    \b
-    ident render --n 250000 --gpus 4
-    ident render --n 25000 --split test
-    ident render --n 250000 --positives "laplace(0.05)"
-    ident render --n 250000 --out s3://bucket/3dident --ray-address auto
     """
-    if renderer()["bpy"] == "none":
-        raise Impossible("rendering needs Blender's Python module, which runs on Python 3.11: `ident doctor` says more")
+    if lacking := absent():
+        raise Impossible(lacking)
     storage = Storage(out if out is not None else "data/3dident" + (f"-{split}" if split != "train" else ""))
     settings = Settings(size, PRESETS[quality], cluster.gpus_there(ray_address) if gpus is None else gpus)
-    size_of_shards = planning.shard_size(storage, n) if shard_size is None else shard_size
     drawn = None
     if positives is not None:
         from ident.benchmark.positives import Drawn  # here: it takes PyTorch, which takes seconds
 
         drawn = Drawn(positives, seed)
-    recipe = Recipe(Uniform(seed, split), settings, passes, codec, size_of_shards, drawn)
+    recipe = Recipe(Uniform(seed, split), settings, passes, codec, positives=drawn)
+    if shard_size is None:
+        shard_size = planning.shard_size(storage, n, recipe if force else None)
+    recipe = replace(recipe, shard_size=shard_size)
     plan = planning.Plan(storage, recipe, n, settings.gpus, workers, recycle, max_failures)
     if dry_run:
-        found = planning.estimate(plan, workers or settings.gpus or cluster.cores(), force=force)
+        found = planning.estimate(plan, cluster.cores_there(ray_address), force=force)
         disk = f", {in_bytes(found.free)} are free" if found.free is not None else ""
         text = (
             f"{storage}: {found.missing} of {found.images} images to render, by {plural(found.workers, 'worker')}\n"

@@ -7,8 +7,15 @@ from pathlib import Path
 
 import click
 
+EPILOG = """\b
+Examples:
+  ident report
+  ident report results/table2 --out page
+  ident report mine theirs
+"""
 
-@click.command()
+
+@click.command(epilog=EPILOG)
 @click.argument("results", nargs=-1, type=click.Path(path_type=Path))
 @click.option("--out", type=click.Path(path_type=Path), default="report", show_default=True, help="The page goes here.")
 @click.option("--force", is_flag=True, help="Overwrite an index.html that is no report.")
@@ -19,11 +26,6 @@ def report(results: tuple[Path, ...], out: Path, force: bool, as_json: bool) -> 
     RESULTS is a folder that `ident bench` wrote to, or that of a suite or a tier in it.  [default: results] Of several,
     each is compared with the first. The page is one file that needs no network; its pictures, and results.jsonl, one
     line a run, lie beside it.
-
-    \b
-    ident report
-    ident report results/table2 --out page
-    ident report mine theirs
     """
     from ident.benchmark.report import page, reading  # here: they take PyTorch, which takes seconds
 

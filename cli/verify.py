@@ -9,13 +9,19 @@ import click
 from ident.cli.progress import plural, progress
 from ident.render import verify as verifying
 
+EPILOG = """\b
+Examples:
+  ident verify data/3dident
+  ident verify data/3dident --rerender 8
+"""
 
-@click.command()
+
+@click.command(epilog=EPILOG)
 @click.argument("data")
 @click.option(
     "--rerender", type=click.IntRange(min=0), default=0, metavar="K", help="Render K random images again, and compare."
 )
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Which K.")
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Which images these are.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")
 @click.pass_context
 def verify(context: click.Context, data: str, rerender: int, seed: int, as_json: bool) -> None:

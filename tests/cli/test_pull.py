@@ -69,18 +69,24 @@ def test_killed_at_half_and_continued(painted: Path, ident: Run, tmp_path: Path)
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "code", "said"),
     [
-        (("pull", "./nowhere"), "nowhere: no dataset there, dataset.json is missing"),
-        (("pull", "http://127.0.0.1:9/d"), "127.0.0.1:9/d/dataset.json: "),
-        (("pull", "foo://bar"), "nobody knows foo://"),
-        (("push", "nowhere", "there"), "nowhere: no dataset there"),
-        (("push", "nowhere", "http://host/there"), "nothing that lasts can be written there"),
+        (("pull", "./nowhere"), 2, "nowhere: no dataset there, dataset.json is missing"),
+        (("pull", "http://127.0.0.1:9/d"), 1, "127.0.0.1:9/d/dataset.json: "),
+        (("pull", "foo://bar"), 2, "nobody knows foo://"),
+        (("push", "nowhere", "there"), 2, "nowhere: no dataset there"),
+        (("push", "nowhere", "http://host/there"), 2, "nothing that lasts can be written there"),
+        (("push", "./nowhere", "nowhere/"), 2, "are the same place; give another DEST"),
+        (("pull", "data/x", "--force"), 2, "data/x and data/x are the same place; give another --out"),
+        (("pull", "3dident", "--mirror", "./d"), 2, "--mirror with 3dident: only a folder with a dataset.json has"),
+        (("pull", "./a.tar", "--zenodo", "http://host"), 2, "--zenodo with ./a.tar: only for names and records"),
+        (("pull", "./d", "--codec", "fast"), 2, "--codec with ./d: a folder with a dataset.json comes as it is"),
+        (("pull", "./d", "--zenodo", "http://host"), 2, "--zenodo with ./d: only for names and records"),
     ],
 )
-def test_what_cannot_be(ident: Run, arguments: tuple[str, ...], said: str, tmp_path: Path) -> None:
+def test_what_cannot_be(ident: Run, arguments: tuple[str, ...], code: int, said: str, tmp_path: Path) -> None:
     done = ident(*arguments)
-    assert done.returncode in (1, 2)
+    assert done.returncode == code
     assert said in done.stderr
     assert done.stderr.count("\n") == 1
     assert not (tmp_path / "data").exists()
@@ -135,9 +141,11 @@ def test_the_published_dataset_by_its_name(ident: Run, tmp_path: Path) -> None:
 
 def test_names_that_nobody_knows(ident: Run) -> None:
     assert ident("pull", "--list").stdout.startswith("3dident: zenodo:4502485, 3dident_train.tar")
+    listed = json.loads(ident("pull", "--list", "--json").stdout)
+    assert listed["3dident"] == ["zenodo:4502485", "3dident_train.tar", "3dident_test.tar"]
     for arguments, said in (
         (("3dindent",), "3dindent: did you mean 3dident?"),
-        (("xyz",), "xyz: the names are 3dident, causal3dident"),
+        (("xyz",), "xyz: the names are 3dident, causal3dident. A URL or a folder will do, too."),
         ((), "SOURCE is missing"),
         (("zenodo:abc",), "zenodo:abc: give the number of a record"),
     ):

@@ -25,10 +25,11 @@ from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_ba
 from werkzeug.serving import make_server
 
 from ident.render import latents
+from ident.render.cluster import cycles_gpus
 from ident.render.dataset import Dataset
 from tests.conftest import Run
 
-SMALL = ("--size", 16, "--quality", "draft", "--shard-size", 8)
+SMALL = ("--size", 16, "--quality", "draft", "--shard-size", 8, "--gpus", 0)
 
 
 def sums(folder: Path) -> dict[str, str]:
@@ -114,6 +115,8 @@ def test_a_dry_run_says_what_it_would_take_and_leaves_nothing(ident: Run, tmp_pa
     ],
 )
 def test_what_cannot_be(ident: Run, arguments: tuple[object, ...], said: str) -> None:
+    if "Cycles" in said and cycles_gpus():
+        pytest.skip("there is a GPU here")
     start = time.monotonic()
     done = ident("render", *arguments)
     assert done.returncode == 2
@@ -232,7 +235,7 @@ def all_gone(below: dict[str, list[int]]) -> bool:
 @pytest.mark.slow
 def test_killed_at_random_and_continued_gives_the_same_bytes(tmp_path: Path, ident: Run) -> None:
     """The driver, a worker, the raylet: each killed with -9 at a random moment of a run of 512 images."""
-    run = ("--n", 512, "--size", 64, "--shard-size", 64)
+    run = ("--n", 512, "--size", 64, "--shard-size", 64, "--gpus", 0)
     for workers in (1, 2):
         assert ident("render", "--out", tmp_path / str(workers), *run, "--workers", workers).returncode == 0
     killed, chance = tmp_path / "killed", random.Random()
@@ -377,4 +380,4 @@ def test_to_s3_and_back(s3: Moody, data: Path, ident: Run, tmp_path: Path) -> No
     assert sums(tmp_path / "pulled") == sums(data)
     done = ident("push", data, "s3://no-such-bucket/pushed")
     assert done.returncode == 2
-    assert "s3://no-such-bucket/pushed/" in done.stderr
+    assert re.search("s3://no-such-bucket/pushed/.*; give another DEST", done.stderr), done.stderr
