@@ -3,12 +3,21 @@ PYTHON ?= python3.11
 VENV ?= .venv
 PY = $(VENV)/bin/python
 WHAT ?= all
+OUT ?= out
 
 .PHONY: demo test test-all speed types lint format lock setup
 .DELETE_ON_ERROR:
 
 demo: setup
-	$(VENV)/bin/ident show --out out/traversal.png
+	$(VENV)/bin/ident show --out $(OUT)/traversal.png
+	$(VENV)/bin/ident render --n 2000 --size 64 --quality draft --out $(OUT)/images
+	$(VENV)/bin/ident render --n 500 --size 64 --quality draft --split test --out $(OUT)/images-test
+	$(VENV)/bin/ident pairs $(OUT)/images --conditional "normal(0.25)" --plot --show 8 --out $(OUT)/pairs.h5
+	$(VENV)/bin/ident bench --tier demo --data $(OUT)/images --test-data $(OUT)/images-test --out $(OUT)/results \
+		--row 1 --row 8 --row 9
+	$(VENV)/bin/ident report $(OUT)/results --out $(OUT)/report
+	@echo "The scene: $(OUT)/traversal.png. Anchors and positives: $(OUT)/pairs-images.png."
+	@echo "The table, in a browser: $(OUT)/report/index.html. What to do next: README.md, ident --help."
 
 test: setup
 	$(PY) -m pytest -m "not slow"
