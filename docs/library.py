@@ -10,7 +10,7 @@ from ident.render.plan import Plan
 from ident.render.settings import PRESETS, Settings
 from ident.render.storage import Storage
 
-for split, n in (("train", 64), ("test", 32)):
+for split, n in (("train", 128), ("test", 128)):
     recipe = Recipe(Uniform(seed=0, split=split), Settings(size=64, quality=PRESETS["draft"]))
     plan = Plan(Storage(f"data/library-{split}"), recipe, n)
     stage.render(plan, address=None, tell=lambda far: print(f"\r{far.done} of {far.total}", end=""))
@@ -38,7 +38,7 @@ from ident.benchmark import encoders, losses
 to_box = encoders.encoder(len(latents.NAMES), "box", network="resnet18")
 encoder = torch.nn.Sequential(encoders.Pixels(*data.manifest.moments()), to_box)
 optimizer = torch.optim.Adam(encoder.parameters(), 1e-3)
-for number in range(5):
+for number in range(20):
     pairs = sampler.draw(number, 16)
     images = [torch.from_numpy(data.images(some)).permute(0, 3, 1, 2) for some in (pairs.anchor, pairs.positive)]
     anchor, positive = encoder(torch.cat(images)).chunk(2)

@@ -33,6 +33,7 @@ from tests.render.test_dataset import WANTED, N, paint
 def started() -> Iterator[None]:
     """Ray with two cores and four made-up GPUs."""
     ray.init(
+        "local",
         num_cpus=4,
         num_gpus=4,
         include_dashboard=False,
@@ -315,7 +316,14 @@ def three_nodes() -> Iterator[Cluster]:
     yield made
     ray.shutdown()
     made.shutdown()  # type: ignore[no-untyped-call]
-    ray.init(num_cpus=4, num_gpus=4, include_dashboard=False, _node_ip_address="127.0.0.1", logging_level=logging.ERROR)
+    ray.init(
+        "local",
+        num_cpus=4,
+        num_gpus=4,
+        include_dashboard=False,
+        _node_ip_address="127.0.0.1",
+        logging_level=logging.ERROR,
+    )
 
 
 def test_a_cluster_that_loses_a_node(tmp_path: Path, wanted: dict[str, bytes], three_nodes: Cluster) -> None:
