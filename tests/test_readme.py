@@ -8,9 +8,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 README = Path(__file__).parent.parent / "README.md"
 
 
+@pytest.mark.slow
 def test_the_examples_run_in_order(tmp_path: Path) -> None:
     blocks = re.findall(r"^```(console|python|toml)\n(.*?)^```", README.read_text(), re.MULTILINE | re.DOTALL)
     ran = 0
