@@ -18,6 +18,7 @@ from ident.render.dataset import Dataset
 from ident.render.layouts import LAYOUTS
 from ident.render.manifest import Manifest
 from ident.render.storage import Storage
+from ident.render.transfer import AT_ONCE
 from tests.conftest import Run
 from tests.render.engines import RECIPE
 from tests.render.test_dataset import WANTED, N, paint
@@ -72,7 +73,8 @@ def test_killed_at_half_and_continued(painted: Path, ident: Run, tmp_path: Path)
         time.sleep(0.5)
         moods.pause, moods.sent = 0.0, 0
         assert ident("pull", f"{moods.url}/d", "--out", tmp_path / "d").returncode == 0
-        assert moods.sent <= manifest.disk / 2 + largest
+        # A shard is one piece here: what was on its way to each of the threads may not be in a file yet.
+        assert moods.sent <= manifest.disk / 2 + AT_ONCE * largest < manifest.disk
     assert ident("verify", tmp_path / "d").returncode == 0
 
 
