@@ -312,17 +312,22 @@ def align_uniform(
 
 def info_nce_among(points: Tensor, pairs: Tensor, *, similarity: Similarity, temperature: float = 1.0) -> Tensor:
     """InfoNCE where one point (n, d) has many positives: pairs (m, 2) say of whom; all others are its negatives."""
-    own = alignment(points[pairs[:, 0]], points[pairs[:, 1]], similarity, temperature)
-    return uniformity(points, None, similarity, temperature) - own.sum() / max(1, len(own))
+    spread, near = parts_among(points, pairs, similarity, temperature)
+    return spread - near
 
 
 def align_uniform_among(
     points: Tensor, pairs: Tensor, *, similarity: Similarity, temperature: float = 1.0, weight: float = 0.5
 ) -> Tensor:
     """The same by `align_uniform`."""
+    spread, near = parts_among(points, pairs, similarity, temperature)
+    return (1 - weight) * (spread - math.log(len(points) - 1)) - weight * near
+
+
+def parts_among(points: Tensor, pairs: Tensor, similarity: Similarity, temperature: float) -> tuple[Tensor, Tensor]:
+    """Uniformity of points (n, d), and the mean alignment of pairs (m, 2) of them, which is 0 of no pair."""
     own = alignment(points[pairs[:, 0]], points[pairs[:, 1]], similarity, temperature)
-    spread = uniformity(points, None, similarity, temperature) - math.log(len(points) - 1)
-    return (1 - weight) * spread - weight * own.sum() / max(1, len(own))
+    return uniformity(points, None, similarity, temperature), own.sum() / max(1, len(own))
 
 
 def alignment(anchor: Tensor, positive: Tensor, similarity: Similarity, temperature: float) -> Tensor:

@@ -137,9 +137,7 @@ class Stage:
                     self._save()
                 self._say()
         except BaseException:
-            with suppress(
-                OSError, Failed, Impossible
-            ):  # the disk may be full, a bucket away; what went wrong first is what counts
+            with suppress(OSError, Failed, Impossible):  # a full disk, a bucket away: what went wrong first counts
                 self._save()
             raise
         finally:

@@ -8,8 +8,10 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler, HTTPServer, ThreadingHTTPServer
 from pathlib import Path
+
+import pytest
 
 
 @dataclass
@@ -99,6 +101,26 @@ def serving(folder: Path) -> Iterator[Moods]:
     moods.url = f"http://127.0.0.1:{server.server_port}"
     try:
         yield moods
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+@contextmanager
+def as_s3(server: HTTPServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Let a server answer what goes to S3."""
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    for name, value in {
+        "AWS_ENDPOINT_URL": f"http://127.0.0.1:{server.server_port}",
+        "AWS_ACCESS_KEY_ID": "key",
+        "AWS_SECRET_ACCESS_KEY": "secret",
+        "AWS_DEFAULT_REGION": "us-east-1",
+    }.items():
+        monkeypatch.setenv(name, value)
+    try:
+        yield
     finally:
         server.shutdown()
         thread.join()

@@ -28,6 +28,7 @@ from ident.render import latents
 from ident.render.cluster import cycles_gpus
 from ident.render.dataset import Dataset
 from tests.conftest import Run
+from tests.servers import as_s3
 
 SMALL = ("--size", 16, "--quality", "draft", "--shard-size", 8, "--gpus", 0)
 
@@ -332,22 +333,10 @@ class Moody:
 @pytest.fixture
 def s3(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Moody]:
     app = Moody()
-    server = make_server("127.0.0.1", 0, app, threaded=True)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    for name, value in {
-        "AWS_ENDPOINT_URL": f"http://127.0.0.1:{server.server_port}",
-        "AWS_ACCESS_KEY_ID": "key",
-        "AWS_SECRET_ACCESS_KEY": "secret",
-        "AWS_DEFAULT_REGION": "us-east-1",
-        "IDENT_CACHE": str(tmp_path / "cache"),
-    }.items():
-        monkeypatch.setenv(name, value)
-    boto3.client("s3").create_bucket(Bucket="bucket")
-    yield app
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    monkeypatch.setenv("IDENT_CACHE", str(tmp_path / "cache"))
+    with as_s3(make_server("127.0.0.1", 0, app, threaded=True), monkeypatch):
+        boto3.client("s3").create_bucket(Bucket="bucket")
+        yield app
 
 
 def test_an_s3_that_answers_500_now_and_then(s3: Moody, data: Path, ident: Run, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import io
 import random
 import tarfile
 from collections.abc import Callable, Iterator
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -158,16 +159,20 @@ def test_an_import_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert np.array_equal(Dataset(tmp_path / "d").latents, RAW)
 
 
-def test_a_shard_that_is_lost_meanwhile_is_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    made, note = list[int](), Intake._note
+def stop_after_two_shards(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stop the next import, once: notes are made at the start, and after each shard."""
+    noted, note = count(1), Intake._note
 
     def stopped(self: Intake) -> None:
         note(self)
-        made.append(1)
-        if len(made) == 3:  # at the start, and after each of two shards
+        if next(noted) == 3:
             raise KeyboardInterrupt
 
     monkeypatch.setattr(Intake, "_note", stopped)
+
+
+def test_a_shard_that_is_lost_meanwhile_is_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stop_after_two_shards(monkeypatch)
     with pytest.raises(KeyboardInterrupt):
         bring(of_tar(FILES), tmp_path / "d")
     (tmp_path / "d" / "shards" / "00000.h5").unlink()
@@ -212,18 +217,9 @@ def test_a_forced_import_that_was_stopped_goes_on(tmp_path: Path, monkeypatch: p
     (tmp_path / "a.tar").write_bytes(tar(FILES).getvalue())
     with pytest.raises(Impossible, match="holds something else: give --force"):
         import_(tmp_path / "a.tar", tmp_path / "d")
-    note, noted = Intake._note, list[int]()
-
-    def stopped(self: Intake) -> None:
-        note(self)
-        noted.append(1)
-        if len(noted) == 3:  # at the start, and after each of two shards
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(Intake, "_note", stopped)
+    stop_after_two_shards(monkeypatch)
     with pytest.raises(KeyboardInterrupt):
         import_(tmp_path / "a.tar", tmp_path / "d", force=True)
-    monkeypatch.setattr(Intake, "_note", note)
     before = {path.name: path.stat().st_mtime_ns for path in (tmp_path / "d" / "shards").iterdir()}
     assert sorted(before) == ["00000.h5", "00001.h5"]
     import_(tmp_path / "a.tar", tmp_path / "d", force=True)

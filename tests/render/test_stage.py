@@ -29,9 +29,8 @@ from tests.render.engines import RECIPE, Painter, Slow, Troubled
 from tests.render.test_dataset import WANTED, N, paint
 
 
-@pytest.fixture(scope="module")
-def started() -> Iterator[None]:
-    """Ray with two cores and four made-up GPUs."""
+def start_ray() -> None:
+    """Ray with four cores and four made-up GPUs."""
     ray.init(
         "local",
         num_cpus=4,
@@ -42,6 +41,12 @@ def started() -> Iterator[None]:
         log_to_driver=False,
         logging_level=logging.ERROR,
     )
+
+
+@pytest.fixture(scope="module")
+def started() -> Iterator[None]:
+    """The same for all tests here."""
+    start_ray()
     yield
     ray.shutdown()
 
@@ -316,14 +321,7 @@ def three_nodes() -> Iterator[Cluster]:
     yield made
     ray.shutdown()
     made.shutdown()  # type: ignore[no-untyped-call]
-    ray.init(
-        "local",
-        num_cpus=4,
-        num_gpus=4,
-        include_dashboard=False,
-        _node_ip_address="127.0.0.1",
-        logging_level=logging.ERROR,
-    )
+    start_ray()
 
 
 def test_a_cluster_that_loses_a_node(tmp_path: Path, wanted: dict[str, bytes], three_nodes: Cluster) -> None:

@@ -7,13 +7,13 @@ import multiprocessing
 import os
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
 
 import pytest
 
 from ident.render import storage, web
 from ident.render.errors import Failed, Impossible
 from ident.render.storage import Storage
+from tests.servers import as_s3
 
 
 def test_folders_that_cannot_be(tmp_path: Path) -> None:
@@ -121,27 +121,13 @@ class Forbidding(BaseHTTPRequestHandler):
 
 
 def test_a_bucket_that_forbids_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Forbidding)
-    thread = Thread(target=server.serve_forever)
-    thread.start()
-    for name, value in {
-        "AWS_ENDPOINT_URL": f"http://127.0.0.1:{server.server_port}",
-        "AWS_ACCESS_KEY_ID": "key",
-        "AWS_SECRET_ACCESS_KEY": "secret",
-        "AWS_DEFAULT_REGION": "us-east-1",
-    }.items():
-        monkeypatch.setenv(name, value)
-    try:
+    with as_s3(ThreadingHTTPServer(("127.0.0.1", 0), Forbidding), monkeypatch):
         place = Storage("s3://theirs/d", "DEST")
         for ask in (lambda: place.size("a.json"), lambda: place.read("a.json")):
             with pytest.raises(Failed, match=r"^s3://theirs/d/a\.json: .*; check the credentials$"):
                 ask()
         with pytest.raises(Impossible, match=r"^s3://theirs/d/a\.json: .*; give another DEST$"):
             place.write("a.json", b"data")
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
 
 
 def test_a_storage_that_stays_away_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
