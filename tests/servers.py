@@ -12,6 +12,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+from s3fs import S3FileSystem
 
 
 @dataclass
@@ -110,6 +111,7 @@ def serving(folder: Path) -> Iterator[Moods]:
 @contextmanager
 def as_s3(server: HTTPServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Let a server answer what goes to S3."""
+    S3FileSystem.clear_instance_cache()  # one that was made before asks the server of then
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
     for name, value in {
