@@ -12,8 +12,22 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.nn.functional import all_reduce
 
-from ident.benchmark import losses
 from ident.render.errors import Failed, Impossible
+
+
+class _Gather(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        ctx.count = len(x)
+        parts = [torch.empty_like(x) for _ in range(dist.get_world_size())]
+        dist.all_gather(parts, x.contiguous())
+        return torch.cat(parts)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        grad = grad.clone(memory_format=torch.contiguous_format)  # it may be another's, too
+        dist.all_reduce(grad)
+        return grad[dist.get_rank() * ctx.count :][: ctx.count]
 
 
 def rank() -> int:
@@ -35,8 +49,13 @@ def share(size: int) -> slice:
 
 
 def gather(x: Tensor) -> Tensor:
-    """The rows (n, d) of all processes (world * n, d), so that gradients find the way back to each."""
-    return losses.gather(x)[0] if world() > 1 else x
+    """The rows (n, d) of all processes (world * n, d), so that gradients find the way back to each.
+
+    All give as many. With DistributedDataParallel, which takes the mean over processes, a loss of all rows, or of each
+    process's own among all, has the gradient that it has in one process with the whole batch.
+    """
+    gathered: Tensor = _Gather.apply(x) if world() > 1 else x
+    return gathered
 
 
 def launched() -> bool:

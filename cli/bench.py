@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from ident.benchmark.report.tables import Line
     from ident.benchmark.suites.bench import Tell
     from ident.benchmark.suites.results import Result
-    from ident.benchmark.suites.rows import Run, Suite
+    from ident.benchmark.suites.rows import Suite
+    from ident.benchmark.suites.runs import Data, Run
 
     Train = Callable[..., Iterator[tuple[Run, Result]]]
 
@@ -40,9 +41,15 @@ Examples:
 
 
 @click.command(epilog=EPILOG)
-@click.option("--suite", type=click.Choice(SUITES), default="table4", show_default=True, help="Which table.")
 @click.option(
-    "--tier", default="laptop", show_default=True, help="How large runs are: demo, laptop, paper, or a file of yours."
+    "--suite", "suite_name", type=click.Choice(SUITES), default="table4", show_default=True, help="Which table."
+)
+@click.option(
+    "--tier",
+    "tier_name",
+    default="laptop",
+    show_default=True,
+    help="How large runs are: demo, laptop, paper, or a file of yours.",
 )
 @click.option("--data", metavar="PLACE", help="Images to train on.  [default: data/3dident]")
 @click.option("--test-data", metavar="PLACE", help="Images to test on.  [default: data/3dident-test]")
@@ -67,8 +74,8 @@ Examples:
 @click.option("--force", is_flag=True, help="Forget what was done, and run again.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")
 def bench(
-    suite: str,
-    tier: str,
+    suite_name: str,
+    tier_name: str,
     data: str | None,
     test_data: str | None,
     render: bool,
@@ -98,41 +105,43 @@ def bench(
     from ident.benchmark.suites import bench as work
     from ident.benchmark.suites import data as datasets
     from ident.benchmark.suites import results
-    from ident.benchmark.suites import rows as suites
+    from ident.benchmark.suites.rows import load_suite, select, with_loss
+    from ident.benchmark.suites.runs import runs_of
+    from ident.benchmark.suites.tiers import load_tier
 
-    table = suites.load_suite(suite)
-    scale = suites.load_tier(tier, images=table.images)
+    suite = load_suite(suite_name)
+    tier = load_tier(tier_name, images=suite.images)
     wanted = {name: text for name, text in filters.items() if text is not None}
-    rows = suites.select(table, wanted, numbers)
+    rows = select(suite, wanted, numbers)
     chosen = tuple(kind for kind in KINDS if not kinds or kind in kinds)
     if encoder is not None:
-        scale = replace(scale, encoder=encoder)
+        tier = replace(tier, encoder=encoder)
     if loss is not None:
         if set(kinds) - {"unsupervised"}:
             raise Impossible(f"--kind {', '.join(kinds)}: --loss is of unsupervised runs; leave out --kind")
-        rows, chosen = suites.with_loss(rows, loss), ("unsupervised",)
+        rows, chosen = with_loss(rows, loss), ("unsupervised",)
     if device not in ("auto", "cuda") and (gpus or ((parallel or ray_address) and device != "cpu")):
         raise Impossible(
             f"--device {device}: --gpus, --parallel and --ray-address choose GPUs themselves; leave it out"
         )
     if (gpus or processes.launched()) and (parallel or ray_address):
         raise Impossible("--gpus shares each batch, --parallel has a run on each GPU: give one of them")
-    runs = suites.runs_of(table, rows, chosen, seeds, scale)
+    runs = runs_of(suite, rows, chosen, seeds, tier)
     if gpus:
-        work.check_gpus(gpus, table, runs)
+        work.check_gpus(gpus, suite, runs)
     device = work.device_of(device, ray_address)
-    found: dict[str, suites.Data] = {}
-    if table.images:
-        places = datasets.places(data, test_data, scale, render=render)
+    found: dict[str, Data] = {}
+    if suite.images:
+        places = datasets.places(data, test_data, tier, render=render)
         if render and not processes.launched():
             for split, place in places.items():
                 with progress(f"rendering {split}") as done:
-                    datasets.render(split, place, scale, ray_address, lambda far: done(far.done, far.total))
-        found = datasets.find(places, scale)
+                    datasets.render(split, place, tier, ray_address, lambda far: done(far.done, far.total))
+        found = datasets.find(places, tier)
         runs = [replace(run, data=found) for run in runs]
     elif data or test_data or render:
-        raise Impossible(f"--suite {suite}: has no images; leave out --data, --test-data and --render")
-    folder = out / table.folder / scale.name
+        raise Impossible(f"--suite {suite.name}: has no images; leave out --data, --test-data and --render")
+    folder = out / suite.folder / tier.name
     if gpus and not processes.launched():
         if not force:
             work.left_of(runs, folder, force=False)  # which says what is impossible in one line
@@ -145,23 +154,23 @@ def bench(
             left = work.left_of(runs, folder, force=force)
             if first and len(left) < len(runs):
                 click.echo(f"{plural(len(runs) - len(left), 'run')} of {len(runs)} done before", err=True)
-            train_left(table, left, folder, partial(train, device=device))
+            train_left(suite, left, folder, partial(train, device=device))
             if not first:  # of those that share each batch, who alone writes
                 return
-            there = results.of_tier(table, scale, folder, found)
-            lines = tables.lines_of(table, there, every_row=not plugins.is_one(scale.encoder))
-            into = out / suite / scale.name
+            there = results.of_tier(suite, tier, folder, found)
+            lines = tables.lines_of(suite, there, every_row=not plugins.is_one(tier.encoder))
+            into = out / suite.name / tier.name
             make_folder(into)
-            files = report.write(table, lines, into)
+            files = report.write(suite, lines, into)
     shown = [line for line in lines if line.row.number in {row.number for row in rows}]
     if as_json:
-        said: dict[str, Any] = {"suite": suite, "tier": scale.name, "metrics": table.metrics}
-        click.echo(json.dumps({**said, "rows": report.as_data(table, shown), "files": list(map(str, files))}))
+        said: dict[str, Any] = {"suite": suite.name, "tier": tier.name, "metrics": suite.metrics}
+        click.echo(json.dumps({**said, "rows": report.as_data(suite, shown), "files": list(map(str, files))}))
         return
     console = Console()
-    console.print(table.title)
-    console.print(f"{' and '.join(table.metrics)} in percent, the papers' in brackets; tier {scale.name}\n")
-    console.print(printed(table, shown))
+    console.print(suite.title)
+    console.print(f"{' and '.join(suite.metrics)} in percent, the papers' in brackets; tier {tier.name}\n")
+    console.print(printed(suite, shown))
     click.echo("\n" + click.wrap_text(f"{into}: {', '.join(path.name for path in files)}", 80))
 
 

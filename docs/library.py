@@ -33,7 +33,7 @@ print("anchors", pairs.anchor, "positives", pairs.positive, "distances", pairs.d
 
 # %% Train an encoder to tell positives from the other anchors
 import torch
-from ident.benchmark import encoders, losses
+from ident.benchmark import encoders, losses, similarities
 
 to_box = encoders.encoder(len(latents.NAMES), "box", network="resnet18")
 encoder = torch.nn.Sequential(encoders.Pixels(*data.manifest.moments()), to_box)
@@ -42,7 +42,7 @@ for number in range(20):
     pairs = sampler.draw(number, 16)
     images = [torch.from_numpy(data.images(some)).permute(0, 3, 1, 2) for some in (pairs.anchor, pairs.positive)]
     anchor, positive = encoder(torch.cat(images)).chunk(2)
-    loss = losses.info_nce(anchor, positive, similarity=losses.normal())
+    loss = losses.info_nce(anchor, positive, similarity=similarities.normal())
     optimizer.zero_grad()
     loss.backward()
     optimizer.step()

@@ -11,7 +11,8 @@ import numpy as np
 
 from ident.benchmark import plugins
 from ident.benchmark.suites.results import Result
-from ident.benchmark.suites.rows import KINDS, Row, Suite, shared_row, shortened
+from ident.benchmark.suites.rows import KINDS, Row, Suite, shortened
+from ident.benchmark.suites.runs import shared_row
 
 DESCRIBED = ("latent_space", "marginal", "conditional", "dim", "model_space", "model", "loss", "matches")
 """What tables as data have of a row."""

@@ -20,8 +20,9 @@ import torch
 
 from ident.benchmark import processes
 from ident.benchmark.suites.images import Images
-from ident.benchmark.suites.results import NEIGHBOURS, RECOVERED, RESULT, Result, recipe_of, result_of
-from ident.benchmark.suites.rows import FORMAT, Run, Suite
+from ident.benchmark.suites.results import FORMAT, NEIGHBOURS, RECOVERED, RESULT, Result, recipe_of, result_of
+from ident.benchmark.suites.rows import Suite
+from ident.benchmark.suites.runs import Run
 from ident.benchmark.suites.synthetic import Synthetic
 from ident.benchmark.suites.task import RowTask
 from ident.benchmark.train import Progress, train

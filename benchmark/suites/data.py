@@ -6,7 +6,8 @@ import json
 from collections.abc import Mapping
 from hashlib import sha256
 
-from ident.benchmark.suites.rows import Data, Tier
+from ident.benchmark.suites.runs import Data
+from ident.benchmark.suites.tiers import Tier
 from ident.render import cluster, plan, stage
 from ident.render.dataset import Dataset
 from ident.render.errors import Impossible

@@ -19,7 +19,8 @@ from ident.benchmark.distributions import Distribution
 from ident.benchmark.neighbours import Int64s
 from ident.benchmark.pairs import Exact, open_sampler, stream
 from ident.benchmark.spaces import Box
-from ident.benchmark.suites.rows import AUGMENTATIONS, Run
+from ident.benchmark.suites.rows import AUGMENTATIONS
+from ident.benchmark.suites.runs import Run
 from ident.benchmark.suites.task import AUGMENTED, BATCHES, ENCODER, FIRST, RowTask
 from ident.benchmark.train import Batch, seeded
 from ident.render.cluster import in_order

@@ -11,12 +11,17 @@ from pathlib import Path
 from typing import Any
 
 from ident.benchmark.metrics import METRICS
-from ident.benchmark.suites.rows import FORMAT, Data, Run, Suite, Tier, shared_run
+from ident.benchmark.suites.rows import Suite
+from ident.benchmark.suites.runs import Data, Run, shared_run
+from ident.benchmark.suites.tiers import Tier
 from ident.benchmark.train import differing, is_number
 from ident.render.errors import Failed, Impossible
 
 RESULT, RECOVERED, NEIGHBOURS = "result.json", "recovered.npz", "neighbours.png"
 """Of a run: its scores; latents and what is recovered of them; the nearest images."""
+
+FORMAT = 2
+"""Of results."""
 
 Result = Mapping[str, Any]
 """A run's, as its file has it."""

@@ -14,7 +14,7 @@ from ident.benchmark import distributions, encoders, mixing, spaces
 from ident.benchmark.pairs import stream
 from ident.benchmark.spaces import Box, Space
 from ident.benchmark.suites import curriculum
-from ident.benchmark.suites.rows import Run
+from ident.benchmark.suites.runs import Run
 from ident.benchmark.suites.task import BATCHES, ENCODER, MEASURES, MIXING, SAMPLES, RowTask
 from ident.benchmark.train import Batch, seeded
 

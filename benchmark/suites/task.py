@@ -9,9 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ident.benchmark import losses, metrics, plugins
+from ident.benchmark import losses, metrics, plugins, similarities
 from ident.benchmark.pairs import stream
-from ident.benchmark.suites.rows import Row, Run
+from ident.benchmark.suites.rows import Row
+from ident.benchmark.suites.runs import Run
 from ident.benchmark.train import Batch, autocast, seeded
 from ident.render.errors import Failed
 
@@ -88,7 +89,7 @@ def losses_of(row: Row) -> list[nn.Module]:
         return [losses.AnInfoNCE(row.dim)] * count
     if plugins.is_one(row.loss):
         return [Own(row.loss)] * count
-    return [losses.InfoNCE(losses.parse(row.model), function=losses.LOSSES[row.loss])] * count
+    return [losses.InfoNCE(similarities.parse(row.model), function=losses.LOSSES[row.loss])] * count
 
 
 class Own(nn.Module):

@@ -21,11 +21,13 @@ from torch import Tensor, nn
 
 from ident.benchmark import plugins, processes
 from ident.benchmark.report.tables import lines_of
-from ident.benchmark.suites import bench, data, results, rows
+from ident.benchmark.suites import bench, data, results, rows, tiers
 from ident.benchmark.suites.curriculum import Curriculum
 from ident.benchmark.suites.images import Images
 from ident.benchmark.suites.results import recipe_of
-from ident.benchmark.suites.rows import Data, Run, load_suite, load_tier
+from ident.benchmark.suites.rows import load_suite
+from ident.benchmark.suites.runs import Data, Run
+from ident.benchmark.suites.tiers import load_tier
 from ident.benchmark.train import Training, train
 from ident.render.dataset import Dataset
 from ident.render.errors import Failed, Impossible
@@ -69,7 +71,7 @@ def painted(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Data]:
     return data.find({split: str(folder / split) for split in ("train", "test")}, QUICK)
 
 
-def run_of(painted: dict[str, Data], number: int = 1, tier: rows.Tier = QUICK, **changes: Any) -> Run:
+def run_of(painted: dict[str, Data], number: int = 1, tier: tiers.Tier = QUICK, **changes: Any) -> Run:
     row = replace(load_suite("table4").rows[number - 1], **changes)
     return Run("table4", row, row.kinds[0], 0, tier, painted)
 

@@ -20,8 +20,10 @@ from torch import Tensor, nn
 from torch.autograd import gradcheck
 from torch.multiprocessing.spawn import spawn
 
-from ident.benchmark import distributions, losses
-from ident.benchmark.losses import AnInfoNCE, Distance, Dot, ForCEBRA, ForMetricLearning, InfoNCE, Similarity
+from ident.benchmark import distributions, losses, processes, similarities
+from ident.benchmark.adapters import ForCEBRA, ForMetricLearning
+from ident.benchmark.losses import AnInfoNCE, InfoNCE
+from ident.benchmark.similarities import Distance, Dot, Similarity
 from ident.benchmark.spaces import Box, Sphere
 from ident.render.errors import Impossible
 
@@ -231,8 +233,8 @@ PAIR = points(4, 2)
         (lambda: losses.info_nce(points(4, 2), points(3, 2), similarity=Dot()), r"\(4, 2\) and positives \(3, 2\)"),
         (lambda: losses.align_uniform(points(4, 2), points(4, 2), similarity=Dot(), weight=1.5), "weight 1.5"),
         (lambda: Distance(0.5), "p is 0.5"),
-        (lambda: losses.parse("gauss"), "'gauss'"),
-        (lambda: losses.parse("vmf * normal"), "give one"),
+        (lambda: similarities.parse("gauss"), "'gauss'"),
+        (lambda: similarities.parse("vmf * normal"), "give one"),
         (lambda: losses.info_nce(PAIR, PAIR, points(3, 5), similarity=Dot()), r"negatives \(3, 5\)"),
         (lambda: losses.decoupled(PAIR, PAIR, points(0, 2), similarity=Dot()), r"negatives \(0, 2\)"),
         (lambda: losses.align_uniform(PAIR, PAIR, points(0, 2), similarity=Dot()), r"negatives \(0, 2\)"),
@@ -250,7 +252,7 @@ def test_the_impossible_is_refused(call: Callable[[], Any], says: str) -> None:
 
 
 def test_names_of_models() -> None:
-    assert [losses.parse(text) for text in ("vmf", "normal", "laplace", "gennorm(3)")] == [
+    assert [similarities.parse(text) for text in ("vmf", "normal", "laplace", "gennorm(3)")] == [
         Dot(), Distance(2.0), Distance(1.0), Distance(3.0),
     ]  # fmt: skip
 
@@ -291,11 +293,11 @@ def gradients_of_half(rank: int, folder: str) -> None:
     wrapped = nn.parallel.DistributedDataParallel(model)
     half = slice(8 * rank, 8 * rank + 8)
     both = wrapped(torch.cat([anchor[half], positive[half]]))
-    negatives, names = losses.gather(both[:8])
-    losses.info_nce(both[:8], both[8:], negatives, similarity=Distance(2.0), names=names).backward()
+    negatives = processes.gather(both[:8])
+    losses.info_nce(both[:8], both[8:], negatives, similarity=Distance(2.0), names=8 * rank).backward()
     other = torch.ones(2, 1, requires_grad=True)
     twice = other * 1
-    gathered, _ = losses.gather(torch.ones(1, 1, requires_grad=True))
+    gathered = processes.gather(torch.ones(1, 1, requires_grad=True))
     ((gathered + twice) * (rank + 1)).sum().backward()
     assert other.grad is not None
     assert other.grad.tolist() == [[rank + 1.0]] * 2  # what is gathered takes nothing from what is not

@@ -15,10 +15,12 @@ import torch
 
 from ident.benchmark import losses
 from ident.benchmark.report.tables import lines_of
-from ident.benchmark.suites import bench, results, rows, synthetic
+from ident.benchmark.suites import bench, results, rows, synthetic, tiers
 from ident.benchmark.suites.curriculum import Curriculum
-from ident.benchmark.suites.rows import KINDS, Run, load_suite, load_tier, runs_of, select
+from ident.benchmark.suites.rows import KINDS, load_suite, select
+from ident.benchmark.suites.runs import Run, runs_of
 from ident.benchmark.suites.synthetic import Synthetic
+from ident.benchmark.suites.tiers import load_tier
 from ident.benchmark.train import Training
 from ident.render import cluster
 from ident.render.errors import Failed, Impossible
@@ -275,9 +277,9 @@ TIER = {"supervised": asdict(QUICK.supervised), "unsupervised": asdict(QUICK.uns
     ],
 )
 def test_hostile_tiers(changes: dict[str, Any], says: str) -> None:
-    assert rows.tier_of("mine", dict(TIER)).samples == 64
+    assert tiers.tier_of("mine", dict(TIER)).samples == 64
     with pytest.raises(Impossible, match=says):
-        rows.tier_of("mine", {**TIER, **changes})
+        tiers.tier_of("mine", {**TIER, **changes})
 
 
 def test_files_that_are_no_tiers(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from ident.benchmark import distributions, encoders, losses
 from ident.benchmark.mixing import mixing
+from ident.benchmark.similarities import Distance
 from ident.benchmark.spaces import Box
 
 BATCH, DIM, SCALE = 6144, 10, 0.05
@@ -39,7 +40,7 @@ def plain_loss(anchor: Tensor, positive: Tensor, p: int) -> Tensor:
 
 def our_loss(anchor: Tensor, positive: Tensor, p: int) -> Tensor:
     """The same in blocks."""
-    return losses.info_nce(anchor, positive, similarity=losses.Distance(p))
+    return losses.info_nce(anchor, positive, similarity=Distance(p))
 
 
 def noise(shape: torch.Size, p: int, generator: torch.Generator) -> Tensor:

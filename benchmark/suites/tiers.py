@@ -1,0 +1,129 @@
+"""How large runs are: read from tiers.toml beside, or from a file of the user's, and checked."""
+
+from __future__ import annotations
+
+import math
+import re
+import tomllib
+from dataclasses import MISSING, dataclass, field, fields
+from pathlib import Path
+from typing import Any, cast
+
+from ident.benchmark import encoders, metrics, plugins
+from ident.benchmark.suites.curriculum import Curriculum
+from ident.benchmark.suites.rows import frozen, read
+from ident.benchmark.train import Training, is_number
+from ident.render.errors import Impossible
+from ident.render.settings import PRESETS
+
+TIERS = ("demo", "laptop", "paper")
+
+
+@dataclass(frozen=True)
+class Render:
+    """Datasets of a tier: so many images to train on and to test on, of this size and quality."""
+
+    train: int
+    test: int
+    size: int
+    quality: str
+
+    def __post_init__(self) -> None:
+        for name in ("train", "test", "size"):
+            if type(getattr(self, name)) is not int or getattr(self, name) < 1:
+                raise Impossible(f"{name} {getattr(self, name)!r}: give a whole number from 1 on")
+        if self.quality not in PRESETS:
+            raise Impossible(f"quality {self.quality!r}: choose from {', '.join(PRESETS)}")
+
+
+@dataclass(frozen=True)
+class Tier:
+    """How large runs are: trainings by kind, and how many samples a score is taken of."""
+
+    name: str
+    supervised: Training
+    unsupervised: Training
+    samples: int
+    whiten: bool = False
+    """Whether encoders see observations whitened, and begin with outputs that are."""
+    curriculum: Curriculum = field(default_factory=Curriculum)
+    """Of unsupervised trainings."""
+    scale: float = 0.05
+    """Of conditionals that give none, as in Table 4."""
+    encoder: str = "mlp"
+    """Or another of `encoders.ENCODERS`, or module:function."""
+    chunk: int = 0
+    """How many observations are encoded at a time, if not all: what was on the way is computed again for gradients."""
+    both: bool = False
+    """Whether each positive is an anchor in its turn, too: a loss is the mean of both. Of images."""
+    compile: bool = False
+    """Whether PyTorch compiles the encoder: minutes at first, faster from then on."""
+    render: Render | None = None
+    """The datasets that `--render` makes."""
+
+    def __post_init__(self) -> None:
+        if type(self.samples) is not int or self.samples < metrics.LEAST:
+            raise Impossible(f"samples {self.samples!r}: give a whole number from {metrics.LEAST} on")
+        for name in ("whiten", "both", "compile"):
+            if type(getattr(self, name)) is not bool:
+                raise Impossible(f"{name} {getattr(self, name)!r}: give true or false")
+        if not (is_number(self.scale) and 0 < self.scale < math.inf):
+            raise Impossible(f"scale {self.scale!r}: give a number above 0")
+        if self.encoder not in encoders.ENCODERS and not plugins.is_one(self.encoder):
+            raise Impossible(
+                f"encoder {self.encoder!r}: choose from {', '.join(encoders.ENCODERS)}, or module:function"
+            )
+        if type(self.chunk) is not int or self.chunk < 0:
+            raise Impossible(f"chunk {self.chunk!r}: give a whole number")
+
+
+def load_tier(name: str, *, images: bool = False) -> Tier:
+    """A tier by its name, for images or for mixed latents; or from a TOML file of one's own."""
+    if name.endswith(".toml"):
+        stem = Path(name).stem
+        if stem in TIERS or not re.fullmatch(r"\w[\w.-]*", stem):
+            raise Impossible(f"{name}: its results would go to a folder {stem!r}; give it another name")
+        try:
+            return tier_of(stem, tomllib.loads(Path(name).read_text()))
+        except OSError as error:
+            raise Impossible(f"{name}: {error.strerror}; give {', '.join(TIERS)}, or a file") from error
+        except (ValueError, TypeError, RecursionError) as error:
+            raise Impossible(f"{name}: is no tier ({error}); see tiers.toml beside the suites") from error
+        except Impossible as error:
+            raise Impossible(f"{name}: {error}") from error
+    if name not in TIERS:
+        raise Impossible(f"tier {name!r}: choose from {', '.join(TIERS)}, or give a file that ends in .toml")
+    return tier_of(name, read("tiers")["images" if images else "synthetic"][name])
+
+
+def tier_of(name: str, content: dict[str, Any]) -> Tier:
+    """A tier as it stands in a file."""
+    if "name" in content:
+        raise Impossible("tier: nobody knows name; it is that of the file")
+    made: dict[str, Any] = {"name": name}
+    parts = {"supervised": Training, "unsupervised": Training, "curriculum": Curriculum, "render": Render}
+    for key, of in parts.items():
+        if key == "render" and key not in content:
+            continue
+        given = content.get(key, {} if key == "curriculum" else None)
+        if not isinstance(given, dict):
+            raise Impossible(f"{key} {given!r}: give a table, as in tiers.toml beside the suites")
+        made[key] = checked(key, of, given)
+    return cast(Tier, checked("tier", Tier, {**content, **made}))
+
+
+def checked(key: str, of: type, given: dict[str, Any]) -> object:
+    """A specification as it stands in a file, of fields that there are."""
+    known = {item.name: item for item in fields(of)}
+    unknown = sorted(set(given) - set(known))
+    missing = [
+        name for name, item in known.items() if name not in given and item.default is item.default_factory is MISSING
+    ]
+    if unknown or missing:
+        wrong = f"nobody knows {', '.join(unknown)}" if unknown else f"lacks {', '.join(missing)}"
+        raise Impossible(f"{key}: {wrong}; there are {', '.join(known)}")
+    try:
+        made: object = of(**{name: frozen(value) for name, value in given.items()})
+    except Impossible as error:
+        raise Impossible(f"{key}: {error}") from error
+    return made
