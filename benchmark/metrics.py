@@ -14,9 +14,9 @@ import numpy.typing as npt
 from scipy.optimize import linear_sum_assignment
 from scipy.stats import rankdata
 
+from ident.render.aliases import Float64s
 from ident.render.errors import Impossible
 
-Float64s = npt.NDArray[np.float64]
 Int64s = npt.NDArray[np.int64]
 
 CONFIDENCE = 0.95

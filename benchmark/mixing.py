@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from ident.render.latents import Float32s
+from ident.render.aliases import Float32s
 
 LAYERS, SLOPE, POOL = 3, 0.2, 25_000
 

@@ -19,8 +19,8 @@ import faiss
 import numpy as np
 import numpy.typing as npt
 
+from ident.render.aliases import Float32s
 from ident.render.errors import Impossible
-from ident.render.latents import Float32s
 from ident.render.storage import make_folder, write
 
 Int64s = npt.NDArray[np.int64]

@@ -17,11 +17,12 @@ from torch.utils.data import IterableDataset, get_worker_info
 from ident.benchmark import distributions, spaces
 from ident.benchmark.distributions import Distribution
 from ident.benchmark.neighbours import Int64s, Neighbours, open_index
+from ident.benchmark.seeds import stream
 from ident.benchmark.spaces import Box, Space
 from ident.render import latents
+from ident.render.aliases import Float32s
 from ident.render.dataset import Dataset
 from ident.render.errors import Impossible
-from ident.render.latents import Float32s
 from ident.render.storage import Storage, cache_folder, make_folder, whole
 
 BATCH = 4096
@@ -195,7 +196,7 @@ def check_target(files: Sequence[Path], recipe: str, data: Storage, *, force: bo
         raise Impossible(f"{out}: lies in the dataset; give another --out")
     make_folder(out.absolute().parent)
     there = next((path for path in files if path.exists()), None)
-    if there and not force and recipe_of(out) != recipe:
+    if there and not force and recipe_in(out) != recipe:
         raise Impossible(f"{there}: holds something else; give --force to overwrite it, or another --out")
 
 
@@ -207,20 +208,13 @@ def save(pairs: Pairs, recipe: str, path: Path) -> None:
             file[field.name] = getattr(pairs, field.name)
 
 
-def recipe_of(path: Path) -> str | None:
+def recipe_in(path: Path) -> str | None:
     """What the pairs in a file were made of."""
     try:
         with h5py.File(path) as file:
             return str(file.attrs["recipe"])
     except (OSError, KeyError):
         return None
-
-
-def stream(seed: int, *number: int) -> int:
-    """The seed of a stream of random numbers: 63 bits that depend on a seed and on the number of what is drawn."""
-    if not 0 <= seed < 2**64:
-        raise Impossible(f"seed {seed}: give a whole number from 0 to 2^64 - 1")
-    return int(np.random.SeedSequence(seed, spawn_key=number).generate_state(1, np.uint64)[0] >> np.uint64(1))
 
 
 class PairDataset(IterableDataset[dict[str, torch.Tensor]]):

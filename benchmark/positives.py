@@ -9,8 +9,10 @@ import numpy as np
 import torch
 
 from ident.benchmark import distributions, spaces
-from ident.benchmark.pairs import stream, typed
-from ident.render.latents import NAMES, Float32s
+from ident.benchmark.pairs import typed
+from ident.benchmark.seeds import stream
+from ident.render.aliases import Float32s
+from ident.render.latents import NAMES
 
 OWN = 1  # of streams: those of pairs have one number only
 

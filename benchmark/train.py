@@ -148,7 +148,7 @@ def train(
                 looking = progress.step % every == 0 or progress.step == training.steps
                 due = time.monotonic() - saved > seconds_between or progress.step == training.steps
                 if looking or due or len(losses) == REPORT:
-                    latest["loss"] = checked(losses, progress.step, checkpoint)
+                    latest["loss"] = last_finite(losses, progress.step, checkpoint)
                     losses.clear()
                 if looking and first:
                     latest |= seen(task, progress.step, checkpoint)
@@ -161,7 +161,7 @@ def train(
                     saved = time.monotonic()
     except (KeyboardInterrupt, Lost):
         if losses:
-            checked(losses, progress.step, checkpoint)
+            last_finite(losses, progress.step, checkpoint)
         if first:
             save(checkpoint, recipe, state, progress)
         raise
@@ -303,7 +303,7 @@ def seen(task: Task, step: int, checkpoint: Path) -> dict[str, float]:
         raise Failed(f"at step {step}: {error}; {kept(checkpoint)}") from error
 
 
-def checked(losses: list[Tensor], step: int, checkpoint: Path) -> float:
+def last_finite(losses: list[Tensor], step: int, checkpoint: Path) -> float:
     """The last of the losses, if all are finite."""
     values = torch.stack(losses)
     bad = (~values.isfinite()).nonzero()

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from importlib import resources
 
 import numpy as np
-import numpy.typing as npt
 
-Floats = npt.NDArray[np.float64]
+from ident.render.aliases import Float64s
 
 CELLS = 10
 """Cells along each side of a patch: the published images have the silhouettes of exactly this mesh."""
@@ -24,11 +23,11 @@ SHIFT = -0.906694
 class Mesh:
     """Vertices, and faces as tuples of three or four vertex numbers, counter-clockwise as seen from outside."""
 
-    vertices: Floats  # (vertex, 3)
+    vertices: Float64s  # (vertex, 3)
     faces: tuple[tuple[int, ...], ...]
 
 
-def control_points() -> Floats:
+def control_points() -> Float64s:
     """The control points in object space, (patch, 4, 4, 3)."""
     data = json.loads(resources.files(__package__).joinpath("newell_teapot.json").read_text())
     points = np.asarray(data["control_points"], dtype=np.float64)
@@ -38,7 +37,7 @@ def control_points() -> Floats:
     return np.asarray(points[patches].reshape(-1, 4, 4, 3), dtype=np.float64)
 
 
-def surface(patches: Floats, t: Floats) -> Floats:
+def surface(patches: Float64s, t: Float64s) -> Float64s:
     """Points of every patch on the grid t x t, (patch, t, t, 3)."""
     s = 1 - t
     bernstein = np.stack([s**3, 3 * t * s**2, 3 * t**2 * s, t**3], axis=1)

@@ -11,8 +11,9 @@ from types import MappingProxyType
 from typing import IO, cast
 
 from ident.render import web
+from ident.render.aliases import Tell
 from ident.render.errors import Failed, Impossible
-from ident.render.importing import Given, Streamed, Tell, bring
+from ident.render.importing import Given, Streamed, bring
 from ident.render.layouts import LAYOUTS
 from ident.render.layouts.files import files_of_archive
 from ident.render.manifest import Manifest

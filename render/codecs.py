@@ -13,11 +13,11 @@ from types import MappingProxyType
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import webp
 import zstandard
 
-Array = npt.NDArray[Any]
+from ident.render.aliases import Array
+
 Shape = tuple[int, ...]
 
 

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ident.render.aliases import Array, Float32s
 from ident.render.errors import Failed, Impossible
-from ident.render.latents import Float32s
 from ident.render.manifest import AGAIN, MANIFEST, Manifest
-from ident.render.shards import Array, Shard
+from ident.render.shards import Shard
 from ident.render.storage import Storage, cache_folder, lock, whole
 
 OPEN_SHARDS = min(256, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 4)

@@ -13,12 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from scipy.ndimage import gaussian_filter
 
+from ident.render.aliases import Float32s
 from ident.render.errors import Failed, Impossible
-
-Float32s = npt.NDArray[np.float32]
 
 CPU, FLOAT3 = 1, 3  # OIDNDeviceType, OIDNFormat
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Callable
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -15,22 +14,19 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
+from ident.render.aliases import Array, Float32s, Tell
 from ident.render.cluster import in_order
 from ident.render.dataset import Dataset
 from ident.render.errors import Failed, Impossible
 from ident.render.intake import decode
-from ident.render.latents import Float32s
 from ident.render.layouts import LAYOUTS
 from ident.render.layouts.layout import Layout, Row, Written
 from ident.render.manifest import MANIFEST
-from ident.render.shards import Array
 from ident.render.storage import LOCK, PART, check_room, lock, make_folder, naming, write
 
 MARK = ".exported"
 FILE_BYTES = 2**25  # about, at most; each thread has a file in memory
 PNG_BYTES = 0.6  # about, a pixel
-
-Tell = Callable[[int, int], object]
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,7 @@ import numpy.typing as npt
 from PIL import Image, ImageDraw, ImageFont, PngImagePlugin
 
 from ident.render import latents
+from ident.render.aliases import Float32s, Tell
 from ident.render.cluster import cores
 from ident.render.errors import Failed, Impossible
 from ident.render.scene import place
@@ -35,13 +36,10 @@ from ident.render.storage import make_folder, npy, write
 if TYPE_CHECKING:
     from ident.render.engine import Engine
 
-Float32s = npt.NDArray[np.float32]
 Pixels = npt.NDArray[np.uint8]
 Frame = dict[str, npt.NDArray[Any]]
 """One scene's arrays: "image", the passes by name, and the "seconds" that they took."""
 
-Done = Callable[[int, int], object]
-"""Is told how many are done, of how many; first, how many were there."""
 
 # The pool
 
@@ -188,7 +186,7 @@ class _Target:
 
 
 def save_all(
-    folder: Path, raw: Float32s, settings: Settings, passes: tuple[str, ...] = (), *, force: bool, done: Done
+    folder: Path, raw: Float32s, settings: Settings, passes: tuple[str, ...] = (), *, force: bool, done: Tell
 ) -> list[_Target]:
     """Write 00.png, 01.png, ... for raw latents (n, 10); what is there is not rendered again."""
     make_folder(folder)
@@ -264,7 +262,7 @@ def save_figure(
     passes: tuple[str, ...] = (),
     *,
     force: bool,
-    done: Done,
+    done: Tell,
 ) -> list[Path]:
     """Write PATH with all images, and PATH with _pass in its name for every pass; gives the files.
 

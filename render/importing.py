@@ -10,6 +10,7 @@ from hashlib import md5, sha256
 from pathlib import Path
 from typing import IO, cast
 
+from ident.render.aliases import Tell
 from ident.render.errors import Failed, Impossible
 from ident.render.intake import Intake
 from ident.render.layouts import LAYOUTS
@@ -18,9 +19,6 @@ from ident.render.layouts.layout import Layout, detect
 from ident.render.manifest import MANIFEST, Imported, Manifest
 from ident.render.plan import clear, importing, shard_files, tidy, whole
 from ident.render.storage import IMPORTED, LOCK, PARTS, Storage, check_room, lock, make_folder
-
-Tell = Callable[[int, int], object]
-"""Is told how many bytes were read, of how many."""
 
 
 @dataclass(frozen=True)

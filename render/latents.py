@@ -9,10 +9,8 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from ident.render.aliases import Float32s, Float64s
 from ident.render.errors import Impossible
-
-Float32s = npt.NDArray[np.float32]
-Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -40,7 +38,7 @@ LATENTS = (
     Latent("background hue", "hue of the ground", "rad", QUARTER),
 )
 NAMES = tuple(latent.name for latent in LATENTS)
-SCALES: Floats = np.array([latent.scale for latent in LATENTS])
+SCALES: Float64s = np.array([latent.scale for latent in LATENTS])
 SCALES.flags.writeable = False
 
 BLOCKS = 3  # Philox gives four words a block, and an index owns twelve, of which it uses ten
@@ -62,7 +60,7 @@ def sample(*, seed: int, split: str, start: int, n: int) -> Float32s:
     return ((words >> np.uint64(40)).astype(np.float32) * np.float32(2.0**-23)) - np.float32(1)
 
 
-def to_scene_values(raw: npt.ArrayLike) -> Floats:
+def to_scene_values(raw: npt.ArrayLike) -> Float64s:
     """Scene values (..., 10) of raw latents (..., 10)."""
     values = np.asarray(raw, dtype=np.float64)
     if values.shape[-1:] != SCALES.shape:

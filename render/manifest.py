@@ -11,9 +11,9 @@ from types import MappingProxyType
 from typing import Any, Protocol, Self
 
 from ident.render import latents
+from ident.render.aliases import Float32s
 from ident.render.codecs import CODECS
 from ident.render.errors import Failed, Impossible
-from ident.render.latents import Float32s
 from ident.render.settings import SIZES, Exposure, Quality, Settings, check_passes, renderer
 from ident.render.shards import NOTHING, Column, Span, Sums, add, columns
 from ident.render.storage import Storage

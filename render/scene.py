@@ -10,9 +10,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from ident.render.aliases import Float64s
 from ident.render.errors import Impossible
 
-Floats = npt.NDArray[np.float64]
 Triple = tuple[float, float, float]
 
 RISE = 4.4421  # the ground lies this far below the origin; heights above it are measured from there
@@ -73,7 +73,7 @@ def place(values: npt.ArrayLike) -> Scene:
     )
 
 
-def rotation(angles: Triple) -> Floats:
+def rotation(angles: Triple) -> Float64s:
     """The matrix (3, 3) of Euler angles in the order XYZ: about x first."""
     (ca, sa), (cb, sb), (cg, sg) = ((math.cos(a), math.sin(a)) for a in angles)
     about_x = np.array([[1, 0, 0], [0, ca, -sa], [0, sa, ca]])
@@ -82,7 +82,7 @@ def rotation(angles: Triple) -> Floats:
     return np.asarray(about_z @ about_y @ about_x)
 
 
-def pixel_box(world: Floats, camera: Floats, size: int) -> Box | None:
+def pixel_box(world: Float64s, camera: Float64s, size: int) -> Box | None:
     """The pixels that points of the world (n, 3) and all between them can touch; None if they are out of the image.
 
     `camera` (4, 4) takes the world to the clip space of a square image.
@@ -96,12 +96,12 @@ def pixel_box(world: Floats, camera: Floats, size: int) -> Box | None:
     return box if box.left < box.right and box.top < box.bottom else None
 
 
-def object_points(scene: Scene, vertices: Floats) -> Floats:
+def object_points(scene: Scene, vertices: Float64s) -> Float64s:
     """The object's vertices (n, 3), turned and moved."""
     return np.asarray(vertices @ rotation(scene.object_rotation).T + scene.object_location)
 
 
-def spotlight_rim(scene: Scene, half_angle: float, radius: float) -> Floats:
+def spotlight_rim(scene: Scene, half_angle: float, radius: float) -> Float64s:
     """Points (32, 3) on the ground around all that the spotlight, a ball of a radius, can light there.
 
     Rays within the half angle from any point of the ball stay in the cone that touches it, whose apex lies behind it.

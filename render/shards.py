@@ -31,12 +31,10 @@ import numpy.typing as npt
 from h5py import h5d, h5p, h5s, h5t, h5z
 
 from ident.render import latents
+from ident.render.aliases import Array, Float32s
 from ident.render.codecs import CODECS, ZSTD, Codec, Damaged
 from ident.render.errors import Failed
-from ident.render.latents import Float32s
 from ident.render.storage import naming
-
-Array = npt.NDArray[Any]
 
 FORMAT = 1
 ZSTD_FILTER = 32015  # HDF5's registry of filters

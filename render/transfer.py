@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Event, Lock
 
+from ident.render.aliases import Tell
 from ident.render.errors import Failed, Impossible
 from ident.render.manifest import MANIFEST, Manifest, Record
 from ident.render.plan import clear, importing, shard_files, tidy
@@ -20,9 +21,6 @@ from ident.render.storage import LOCK, PARTS, SPARE, Storage, cache_folder, chec
 
 AT_ONCE = 4  # files on their way
 TRIES = 3  # of a shard that arrives damaged
-
-Tell = Callable[[int, int], object]
-"""Is told how many bytes are there, of how many."""
 
 
 class Stopped(Exception):

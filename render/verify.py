@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from ident.render import gallery, latents, shards
+from ident.render.aliases import Array, Tell
 from ident.render.cluster import cycles_gpus
-from ident.render.codecs import Array
 from ident.render.dataset import Dataset, fetch, open_file
 from ident.render.errors import Failed, Impossible
 from ident.render.manifest import AGAIN, MANIFEST, Manifest, Uniform, agreed, source_of
@@ -25,8 +25,6 @@ from ident.render.storage import Storage
 THREADS = 4  # decoding leaves Python alone for most of the time
 SAME_SCENE = 35.0
 """PSNR in dB from which two engines are believed to show the same scene: presets reach 42, another scene 25."""
-
-Done = Callable[[int, int], object]
 
 
 @dataclass(frozen=True)
@@ -46,7 +44,7 @@ class Verdict:
         return asdict(self)
 
 
-def verify(place: str, *, rerender: int = 0, seed: int = 0, done: Done) -> Verdict:
+def verify(place: str, *, rerender: int = 0, seed: int = 0, done: Tell) -> Verdict:
     """Check a dataset: what it lists, every shard, and `rerender` images."""
     storage = Storage(place)
     manifest = Manifest.read(storage)
@@ -111,7 +109,7 @@ def wrong_rows(shard: Shard, manifest: Manifest, number: int) -> str | None:
     source = source_of(manifest.source)
     if isinstance(source, Uniform) and not np.array_equal(shard.latents, source(record.start, record.n)):
         return f"{shard.path}: its latents are not those of {json.dumps(manifest.source)}"
-    if recipe_of(shard) != agreed(manifest.recipe()):
+    if stated_recipe(shard) != agreed(manifest.recipe()):
         return f"{shard.path}: it was made by another recipe than {MANIFEST} says"
     total = shards.NOTHING
     for row in range(record.n):
@@ -126,7 +124,7 @@ def wrong_rows(shard: Shard, manifest: Manifest, number: int) -> str | None:
     return None
 
 
-def recipe_of(shard: Shard) -> dict[str, Any] | None:
+def stated_recipe(shard: Shard) -> dict[str, Any] | None:
     """By what a shard says that it was made."""
     try:
         return agreed(json.loads(shard.recipe))

@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ident.render import latents, shards
+from ident.render.aliases import Float32s
 from ident.render.errors import Failed, Impossible
 from ident.render.manifest import Recipe, Record, agreed
 from ident.render.scene import Scene, place
@@ -142,9 +143,7 @@ class Worker:
         wrong = (record.start, record.n) != (span.start, span.n)
         return None if wrong or self._job.out.fault(span.file, record.bytes, record.sha256) else record
 
-    def _fill(
-        self, journal: Journal, raw: latents.Float32s, positive: latents.Float32s | None, span: Span
-    ) -> Iterator[Beat]:
+    def _fill(self, journal: Journal, raw: Float32s, positive: Float32s | None, span: Span) -> Iterator[Beat]:
         who, beat = self._job.owner.encode(), time.monotonic()
         yield Beat(len(journal), self._median())
         for row in range(len(journal), span.n):
@@ -176,7 +175,7 @@ class Worker:
     def _median(self) -> float:
         return statistics.median(self._seconds) if self._seconds else 0.0
 
-    def _row(self, raw: latents.Float32s, positive: latents.Float32s | None) -> tuple[list[bytes], shards.Sums]:
+    def _row(self, raw: Float32s, positive: Float32s | None) -> tuple[list[bytes], shards.Sums]:
         """The encoded arrays of one image, with those of its positive, and the image's sums."""
         recipe = self._job.recipe
         self._engine = self._engine or self._job.engine(recipe.settings)
@@ -195,7 +194,7 @@ def put_shard(
     out: Storage,
     part: Path,
     span: Span,
-    raw: latents.Float32s,
+    raw: Float32s,
     columns: Mapping[str, Column],
     journal: Journal,
     recipe: Mapping[str, Any],

@@ -18,12 +18,12 @@ from PIL import Image
 
 from ident.benchmark.metrics import checked
 from ident.benchmark.report import plots, records
-from ident.benchmark.report.plots import Floats
 from ident.benchmark.report.reading import FOLDER, Part, Source
 from ident.benchmark.report.tables import Cell, Column, Line, columns_of, described
 from ident.benchmark.suites.results import NEIGHBOURS, RECOVERED, Result
 from ident.benchmark.suites.rows import KINDS, Suite, shortened
 from ident.render import latents, storage
+from ident.render.aliases import Float64s
 from ident.render.errors import Impossible
 
 PAGE, RECORDS = "index.html", "results.jsonl"
@@ -179,7 +179,7 @@ def main_kind(line: Line) -> str:
     return next(kind for kind in reversed(KINDS) if line.results.get(kind))
 
 
-def pair(path: Path, dim: int) -> tuple[Floats, Floats]:
+def pair(path: Path, dim: int) -> tuple[Float64s, Float64s]:
     """Latents (n, dim) and the recovered ones (n, k)."""
     with np.load(path, allow_pickle=False) as arrays:
         both = checked(arrays["latents"], arrays["recovered"])

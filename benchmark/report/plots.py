@@ -7,7 +7,6 @@ from pathlib import Path
 
 import matplotlib as mpl
 import numpy as np
-import numpy.typing as npt
 import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -17,8 +16,7 @@ from ident.benchmark.report.tables import Line, cell, groups, learned
 from ident.benchmark.suites.results import Result
 from ident.benchmark.suites.rows import Row, Suite
 from ident.render import storage
-
-Floats = npt.NDArray[np.float64]
+from ident.render.aliases import Float64s
 
 DOTS = 1000
 """Of a scatter plot."""
@@ -158,7 +156,7 @@ def bars(results: Sequence[Result], split: str, names: Sequence[str]) -> Figure:
     return figure
 
 
-def scatter(latents: Floats, recovered: Floats, names: Sequence[str]) -> Figure:
+def scatter(latents: Float64s, recovered: Float64s, names: Sequence[str]) -> Figure:
     """Latents (n, d) against the recovered ones (n, k) that stand for them in the best permutation, one a panel."""
     found = metrics.correlations(latents, recovered)
     best = metrics.permutation(found)

@@ -17,7 +17,8 @@ from ident.benchmark import distributions, encoders, processes
 from ident.benchmark.augmentations import Augmentations
 from ident.benchmark.distributions import Distribution
 from ident.benchmark.neighbours import Int64s
-from ident.benchmark.pairs import Exact, open_sampler, stream
+from ident.benchmark.pairs import Exact, open_sampler
+from ident.benchmark.seeds import stream
 from ident.benchmark.spaces import Box
 from ident.benchmark.suites.rows import AUGMENTATIONS
 from ident.benchmark.suites.runs import Run

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from ident.benchmark import distributions, encoders, mixing, spaces
-from ident.benchmark.pairs import stream
+from ident.benchmark.seeds import stream
 from ident.benchmark.spaces import Box, Space
 from ident.benchmark.suites import curriculum
 from ident.benchmark.suites.runs import Run

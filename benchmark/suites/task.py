@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from ident.benchmark import losses, metrics, plugins, similarities
-from ident.benchmark.pairs import stream
+from ident.benchmark.seeds import stream
 from ident.benchmark.suites.rows import Row
 from ident.benchmark.suites.runs import Run
 from ident.benchmark.train import Batch, autocast, seeded

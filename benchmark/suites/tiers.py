@@ -108,11 +108,11 @@ def tier_of(name: str, content: dict[str, Any]) -> Tier:
         given = content.get(key, {} if key == "curriculum" else None)
         if not isinstance(given, dict):
             raise Impossible(f"{key} {given!r}: give a table, as in tiers.toml beside the suites")
-        made[key] = checked(key, of, given)
-    return cast(Tier, checked("tier", Tier, {**content, **made}))
+        made[key] = specified(key, of, given)
+    return cast(Tier, specified("tier", Tier, {**content, **made}))
 
 
-def checked(key: str, of: type, given: dict[str, Any]) -> object:
+def specified(key: str, of: type, given: dict[str, Any]) -> object:
     """A specification as it stands in a file, of fields that there are."""
     known = {item.name: item for item in fields(of)}
     unknown = sorted(set(given) - set(known))

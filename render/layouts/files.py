@@ -17,8 +17,8 @@ from typing import IO, Any, Self
 import numpy as np
 
 from ident.render import latents
+from ident.render.aliases import Float32s
 from ident.render.errors import Failed, Impossible
-from ident.render.latents import Float32s
 
 LARGEST = 2**30  # bytes that are read at once; the latents of 25 million images
 LARGEST_IMAGE = 2**26

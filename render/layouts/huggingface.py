@@ -10,8 +10,9 @@ from typing import IO, Any
 
 import numpy as np
 
+from ident.render.aliases import Float32s
 from ident.render.errors import Failed, Impossible
-from ident.render.latents import LATENTS, Float32s, to_scene_values
+from ident.render.latents import LATENTS, to_scene_values
 from ident.render.layouts.files import LARGEST, content
 from ident.render.layouts.layout import Row, Written
 from ident.render.layouts.sharded import Sharded

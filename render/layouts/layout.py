@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import IO
 
+from ident.render.aliases import Float32s
 from ident.render.errors import Impossible
-from ident.render.latents import Float32s
 from ident.render.layouts.files import File
 from ident.render.manifest import Manifest
 

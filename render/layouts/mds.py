@@ -11,8 +11,9 @@ from typing import IO, Any
 import numpy as np
 
 from ident.render import latents
+from ident.render.aliases import Float32s
 from ident.render.errors import Failed
-from ident.render.latents import NAMES, Float32s
+from ident.render.latents import NAMES
 from ident.render.layouts.files import LARGEST, read_json
 from ident.render.layouts.layout import Row, Written
 from ident.render.layouts.sharded import Sharded

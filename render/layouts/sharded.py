@@ -7,8 +7,9 @@ from typing import IO
 
 import numpy as np
 
+from ident.render.aliases import Float32s
 from ident.render.errors import Failed
-from ident.render.latents import NAMES, Float32s
+from ident.render.latents import NAMES
 from ident.render.layouts.files import File, checked, content, matching, read_json
 from ident.render.layouts.layout import Item, Latents, Layout, Parts, Picture
 

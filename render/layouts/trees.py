@@ -11,7 +11,7 @@ from typing import IO
 import numpy as np
 
 from ident.render import latents
-from ident.render.latents import Float32s
+from ident.render.aliases import Float32s
 from ident.render.layouts.files import LARGEST, LARGEST_IMAGE, File, content, matching, read_latents
 from ident.render.layouts.layout import Item, Latents, Layout, Picture, Row, Written
 from ident.render.manifest import Manifest

@@ -13,8 +13,8 @@ from typing import IO
 import numpy as np
 
 from ident.render import latents
+from ident.render.aliases import Float32s
 from ident.render.errors import Failed
-from ident.render.latents import Float32s
 from ident.render.layouts.files import LARGEST_IMAGE, checked, content, files_of_archive, read_json, read_latents
 from ident.render.layouts.layout import Row, Written
 from ident.render.layouts.sharded import Sharded

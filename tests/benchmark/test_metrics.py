@@ -14,7 +14,7 @@ from sklearn.linear_model import LinearRegression
 from sklearn.metrics import r2_score
 
 from ident.benchmark import metrics
-from ident.benchmark.metrics import Float64s
+from ident.render.aliases import Float64s
 from ident.render.errors import Impossible
 
 

@@ -10,8 +10,8 @@ import pytest
 from ident.benchmark import neighbours
 from ident.benchmark.neighbours import KINDS, Neighbours, build, chosen, exact_index, factory, open_index
 from ident.render import latents
+from ident.render.aliases import Float32s
 from ident.render.errors import Impossible
-from ident.render.latents import Float32s
 
 RAW = latents.sample(seed=0, split="train", start=0, n=6000)
 SEARCHED = ("ivf", "hnsw")

@@ -17,7 +17,8 @@ from torch.utils.data import DataLoader
 from ident.benchmark import matching, neighbours
 from ident.benchmark.distributions import parse
 from ident.benchmark.neighbours import Neighbours, exact_index
-from ident.benchmark.pairs import PairDataset, Sampler, joined, open_sampler, stream
+from ident.benchmark.pairs import PairDataset, Sampler, joined, open_sampler
+from ident.benchmark.seeds import stream
 from ident.benchmark.spaces import Box
 from ident.cli.pairs import KINDS
 from ident.render import latents

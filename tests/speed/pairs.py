@@ -18,7 +18,7 @@ from ident.benchmark.neighbours import Neighbours
 from ident.benchmark.pairs import BATCH, Sampler
 from ident.benchmark.spaces import Box
 from ident.render import latents
-from ident.render.latents import Float32s
+from ident.render.aliases import Float32s
 
 IMAGES, SCALE, WANTED = 250_000, 0.05, 0.999
 DRAWN = 40 * BATCH

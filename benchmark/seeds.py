@@ -1,0 +1,14 @@
+"""Random numbers by what they are for: each use has a stream of its own, whatever else was drawn before."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ident.render.errors import Impossible
+
+
+def stream(seed: int, *number: int) -> int:
+    """The seed of a stream of random numbers: 63 bits that depend on a seed and on the number of what is drawn."""
+    if not 0 <= seed < 2**64:
+        raise Impossible(f"seed {seed}: give a whole number from 0 to 2^64 - 1")
+    return int(np.random.SeedSequence(seed, spawn_key=number).generate_state(1, np.uint64)[0] >> np.uint64(1))
