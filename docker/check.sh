@@ -53,7 +53,7 @@ readme() {
     awk '/^make (demo|test) /{print $1, $2}' "$root/root/ident/README.md" | while read -r command; do
         timed inside root "$command" < /dev/null
     done
-    du -sh "$root/root/ident/.venv"
+    du -shx "$root/root/ident/.venv"
 }
 
 image() { # The lines of the stages that a target is made of, in order
@@ -79,7 +79,7 @@ image() { # The lines of the stages that a target is made of, in order
     rm -rf "$root/build"
     path=/opt/ident/bin:/usr/local/bin workdir=/data
     timed inside ident "ident doctor && ident show --size 64 --quality draft && ls -l traversal.png"
-    du -sh "$root/opt/ident" "$root"
+    du -shx "$root/opt/ident" "$root"
 }
 
 case "$what" in

@@ -6,5 +6,5 @@ set -- "$@" libx11-6 libxrender1 libxfixes3 libxi6 libxxf86vm1 libxkbcommon0 lib
 python3.11 -c "import ensurepip" 2>/dev/null || set -- "$@" python3.11-venv
 as_root=""
 [ "$(id -u)" -eq 0 ] || as_root="sudo"
-$as_root apt-get update -q
-$as_root env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends "$@"
+$as_root apt-get update -qq
+$as_root env DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends "$@" > /dev/null
