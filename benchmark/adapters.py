@@ -1,4 +1,4 @@
-"""Our losses as other libraries call theirs."""
+"""Our losses as other libraries call theirs: lightly's are called like our modules, with anchors and positives."""
 
 from __future__ import annotations
 

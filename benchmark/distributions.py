@@ -24,9 +24,12 @@ import torch
 from torch import Tensor
 
 from ident.benchmark import notation, plugins
-from ident.benchmark.sampling import fisher_bingham, magnitudes, mass, rand, shortfalls, signs
+from ident.benchmark.sampling import fisher_bingham, magnitudes, mass, rand, randn, shortfalls, signs
 from ident.benchmark.spaces import Box, Product, Space, Sphere
 from ident.render.errors import Impossible
+
+SCALE = 0.05
+"""Of a conditional that gives none, as in the paper's tables."""
 
 
 class Distribution(ABC):
@@ -43,10 +46,10 @@ class Distribution(ABC):
             raise Impossible(f"{self}: a point to draw around lies outside of {space}")
         if isinstance(space, Product):
             return torch.cat([self.draw(factor, part, generator=generator) for factor, part in space.split(around)], -1)
-        return self._draw(space, around, generator)
+        return self.draw_plain(space, around, generator)
 
     @abstractmethod
-    def _draw(self, space: Space, around: Tensor, generator: torch.Generator) -> Tensor:
+    def draw_plain(self, space: Space, around: Tensor, generator: torch.Generator) -> Tensor:
         """The same in a space that is no product."""
 
     def closeness(self, space: Space, points: Tensor) -> Tensor:  # noqa: ARG002
@@ -69,7 +72,7 @@ class Uniform(Distribution):
     def __str__(self) -> str:
         return "uniform"
 
-    def _draw(self, space: Space, around: Tensor, generator: torch.Generator) -> Tensor:
+    def draw_plain(self, space: Space, around: Tensor, generator: torch.Generator) -> Tensor:
         return space.uniform(len(around), generator=generator, dtype=around.dtype)
 
 
@@ -84,7 +87,7 @@ class Noise(Distribution):
     def __str__(self) -> str:
         return self.written
 
-    def _draw(self, space: Space, around: Tensor, generator: torch.Generator) -> Tensor:
+    def draw_plain(self, space: Space, around: Tensor, generator: torch.Generator) -> Tensor:
         if isinstance(space, Box):
             return self._inside(space, around, generator)
         limit = torch.full_like(around, math.inf)
@@ -123,11 +126,11 @@ class VMF(Distribution):
         mean = points / on_sphere(self, space).radius
         return torch.exp(self.kappa * (mean @ mean.T - 1))
 
-    def _draw(self, space: Space, around: Tensor, generator: torch.Generator) -> Tensor:
+    def draw_plain(self, space: Space, around: Tensor, generator: torch.Generator) -> Tensor:
         sphere = on_sphere(self, space)
         mean = around / sphere.radius
         short = shortfalls(self.kappa, sphere.dim, mean, generator)
-        side = torch.randn(mean.shape, generator=generator, device=mean.device, dtype=mean.dtype)
+        side = randn(mean, generator)
         side = torch.nn.functional.normalize(side - (side * mean).sum(-1, keepdim=True) * mean, dim=-1)
         return sphere.project((1 - short) * mean + (short * (2 - short)).sqrt() * side)
 
@@ -146,7 +149,7 @@ class Anisotropic(Distribution):
     def __str__(self) -> str:
         return notation.write("anisotropic", self.precisions)
 
-    def _draw(self, space: Space, around: Tensor, generator: torch.Generator) -> Tensor:
+    def draw_plain(self, space: Space, around: Tensor, generator: torch.Generator) -> Tensor:
         sphere = on_sphere(self, space)
         if len(self.precisions) != sphere.dim:
             raise Impossible(f"{self}: gives {len(self.precisions)} numbers, and the space has {sphere.dim} dimensions")
@@ -168,19 +171,19 @@ def pairs_among(distribution: Distribution, space: Space, points: Tensor, *, gen
 
 def normal(scale: float) -> Distribution:
     """`normal(0.05)`: the scale is sigma."""
-    return Noise(2.0, math.sqrt(2) * positive("normal", scale), notation.write("normal", [scale]))
+    return Noise(2.0, math.sqrt(2) * checked_scale("normal", scale), notation.write("normal", [scale]))
 
 
 def laplace(scale: float) -> Distribution:
     """`laplace(0.05)`: the scale is lambda."""
-    return Noise(1.0, positive("laplace", scale), notation.write("laplace", [scale]))
+    return Noise(1.0, checked_scale("laplace", scale), notation.write("laplace", [scale]))
 
 
 def gennorm(p: float, scale: float) -> Distribution:
     """`gennorm(3, 0.05)`: the power, and the scale, which is lambda."""
     if not 1 <= p <= 1000:
         raise Impossible(f"gennorm: p is {p:g}; give a number from 1 to 1000")
-    return Noise(p, positive("gennorm", scale), notation.write("gennorm", [p, scale]))
+    return Noise(p, checked_scale("gennorm", scale), notation.write("gennorm", [p, scale]))
 
 
 def vmf(kappa: float) -> Distribution:
@@ -217,6 +220,11 @@ def parse(text: str, scale: float | None = None, *, own: bool = False) -> Distri
     return found[0]
 
 
+def typed(text: str) -> Distribution:
+    """A conditional as a user has typed it."""
+    return parse(text, SCALE, own=True)
+
+
 def check_own(made: object, text: str) -> None:
     """Refuse what a user's code gave if it is no distribution, or none that can be written and read again."""
     if not isinstance(made, Distribution):
@@ -238,7 +246,7 @@ def describe(conditional: Distribution) -> dict[str, str]:
     return {"conditional": written, **({"code": plugins.digest(name)} if plugins.is_one(name) else {})}
 
 
-def positive(name: str, scale: float) -> float:
+def checked_scale(name: str, scale: float) -> float:
     """A scale, if it is one."""
     if not 1e-30 <= scale <= 1e30:  # which float32 holds
         raise Impossible(f"{name}: the scale is {scale:g}; give a number above 0, from 1e-30 to 1e30")

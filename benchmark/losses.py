@@ -127,7 +127,7 @@ def decoupled(
     temperature: float = 1.0,
     names: Names | None = None,
 ) -> Tensor:
-    """The same without the positive in the denominator, for SimCLR and others."""
+    """InfoNCE without the positive in the denominator: the decoupled loss of Yeh et al. (2022)."""
     own = alignment(anchor, positive, similarity, temperature)
     return uniformity(anchor, negatives, similarity, temperature, names) - own.mean()
 

@@ -14,10 +14,8 @@ import numpy.typing as npt
 from scipy.optimize import linear_sum_assignment
 from scipy.stats import rankdata
 
-from ident.render.aliases import Float64s
+from ident.render.aliases import Float64s, Int64s
 from ident.render.errors import Impossible
-
-Int64s = npt.NDArray[np.int64]
 
 CONFIDENCE = 0.95
 LEAST = 8

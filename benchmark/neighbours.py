@@ -19,11 +19,9 @@ import faiss
 import numpy as np
 import numpy.typing as npt
 
-from ident.render.aliases import Float32s
+from ident.render.aliases import Float32s, Int64s
 from ident.render.errors import Impossible
 from ident.render.storage import make_folder, write
-
-Int64s = npt.NDArray[np.int64]
 
 FLAT_BELOW, GRAPH_UP_TO = 5_000, 500_000  # latents; see docs/pairs.md
 CODED_FROM = 6  # dimensions: with fewer, four bits for each tell too little apart

@@ -16,19 +16,16 @@ from torch.utils.data import IterableDataset, get_worker_info
 
 from ident.benchmark import distributions, spaces
 from ident.benchmark.distributions import Distribution
-from ident.benchmark.neighbours import Int64s, Neighbours, open_index
+from ident.benchmark.neighbours import Neighbours, open_index
 from ident.benchmark.seeds import stream
 from ident.benchmark.spaces import Box, Space
 from ident.render import latents
-from ident.render.aliases import Float32s
+from ident.render.aliases import Float32s, Int64s
 from ident.render.dataset import Dataset
 from ident.render.errors import Impossible
 from ident.render.storage import Storage, cache_folder, make_folder, whole
 
 BATCH = 4096
-SCALE = 0.05
-"""Of a conditional that gives none."""
-
 SAMPLE, SAMPLE_BATCH = 10_000, 2**40
 """Pairs on which the recall is measured, and the number of their batch: further than anybody draws."""
 
@@ -155,7 +152,7 @@ def open_sampler(
     if pairs == "auto":
         pairs = "nearest" if rendered is None or subset is not None or space != "box" else "exact"
         if pairs == "exact" and rendered is not None and conditional is not None:
-            pairs = "exact" if str(typed(conditional)) == rendered["conditional"] else "nearest"
+            pairs = "exact" if str(distributions.typed(conditional)) == rendered["conditional"] else "nearest"
     if pairs == "exact":
         return _exact(data, conditional, space, seed, subset)
     if conditional is None:
@@ -165,13 +162,8 @@ def open_sampler(
         raise Impossible(f"latents {', '.join(names)!r}: name some, each once, of {', '.join(latents.NAMES)}")
     points = np.ascontiguousarray(data.latents[:, [latents.NAMES.index(name) for name in names]])
     folder = (data.storage.folder or cache_folder(data.storage.key)) / FOLDER
-    lives, drawn = spaces.parse(space, len(names)), typed(conditional)
+    lives, drawn = spaces.parse(space, len(names)), distributions.typed(conditional)
     return Sampler(open_index(points, kind, folder, say), lives, drawn, seed, names)
-
-
-def typed(conditional: str) -> Distribution:
-    """A conditional as a user has typed it."""
-    return distributions.parse(conditional, SCALE, own=True)
 
 
 def _exact(data: Dataset, conditional: str | None, space: str, seed: int, subset: tuple[str, ...] | None) -> Exact:
@@ -180,7 +172,7 @@ def _exact(data: Dataset, conditional: str | None, space: str, seed: int, subset
         raise Impossible(f"{data.storage}: was rendered without positives; take --pairs nearest, or render some")
     if subset is not None or space != "box":
         raise Impossible("exact positives follow all latents in the box; leave out --latents and --space")
-    drawn = distributions.parse(rendered["conditional"]) if conditional is None else typed(conditional)
+    drawn = distributions.parse(rendered["conditional"]) if conditional is None else distributions.typed(conditional)
     if str(drawn) != rendered["conditional"]:
         follow = rendered["conditional"]
         raise Impossible(f"{data.storage}: its positives follow {follow}, not {conditional}; take --pairs nearest")

@@ -9,7 +9,6 @@ import numpy as np
 import torch
 
 from ident.benchmark import distributions, spaces
-from ident.benchmark.pairs import typed
 from ident.benchmark.seeds import stream
 from ident.render.aliases import Float32s
 from ident.render.latents import NAMES
@@ -25,12 +24,12 @@ class Drawn:
     seed: int
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "conditional", str(typed(self.conditional)))
+        object.__setattr__(self, "conditional", str(distributions.typed(self.conditional)))
         self(0, np.zeros((1, len(NAMES)), np.float32))  # which says what is wrong with them
 
     def __call__(self, start: int, raw: Float32s) -> Float32s:
         """The raw latents (n, 10) of the positives of images start to start + n."""
-        conditional, box = typed(self.conditional), spaces.Box(len(NAMES))
+        conditional, box = distributions.typed(self.conditional), spaces.Box(len(NAMES))
         around = torch.from_numpy(raw.astype(np.float64))
         drawn = [
             conditional.draw(box, row[None], generator=torch.Generator().manual_seed(stream(self.seed, OWN, start + i)))
@@ -40,4 +39,4 @@ class Drawn:
 
     def describe(self) -> dict[str, Any]:
         """All that decides them."""
-        return {**distributions.describe(typed(self.conditional)), "seed": self.seed}
+        return {**distributions.describe(distributions.typed(self.conditional)), "seed": self.seed}

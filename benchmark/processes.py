@@ -11,6 +11,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.nn.functional import all_reduce
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from ident.render.errors import Failed, Impossible
 
@@ -105,25 +106,30 @@ def normed_together(model: nn.Module) -> nn.Module:
     if world() == 1:
         return model
     for name, module in list(model.named_modules()):
-        if type(module) is nn.BatchNorm2d:
+        usual = type(module) in (nn.BatchNorm1d, nn.BatchNorm2d) and module.affine and module.track_running_stats
+        if usual and module.momentum is not None:
             together = NormedTogether(module.num_features, module.eps, module.momentum)
             together.load_state_dict(module.state_dict())
             parent, _, last = name.rpartition(".")
             setattr(model.get_submodule(parent), last, together)
+        elif isinstance(module, _BatchNorm):
+            raise Impossible(
+                f"{name}: this {type(module).__name__} cannot share a batch among processes; leave out --gpus"
+            )
     return model
 
 
-class NormedTogether(nn.BatchNorm2d):
+class NormedTogether(_BatchNorm):
     """A batch norm over the batches of all processes, on any device. All have batches of the same size."""
 
     def forward(self, x: Tensor) -> Tensor:
-        """Normalised images (n, C, H, W)."""
+        """Normalised outputs (n, C), or (n, C, ...)."""
         if not self.training:
             return super().forward(x)
-        full = x.float()
-        mean = all_reduce(full.mean((0, 2, 3))) / world()
-        around = full - mean[:, None, None]
-        variance = all_reduce(around.square().mean((0, 2, 3))) / world()
+        full, but_channels, channels = x.float(), [0, *range(2, x.ndim)], (-1, *(1 for _ in x.shape[2:]))
+        mean = all_reduce(full.mean(but_channels)) / world()
+        around = full - mean.view(channels)
+        variance = all_reduce(around.square().mean(but_channels)) / world()
         with torch.no_grad():
             count = x.numel() // x.shape[1] * world()
             for running, found in ((self.running_mean, mean), (self.running_var, variance * count / (count - 1))):
@@ -131,5 +137,8 @@ class NormedTogether(nn.BatchNorm2d):
                 assert self.momentum is not None
                 running.lerp_(found.detach(), self.momentum)
         scale = self.weight * (variance + self.eps).rsqrt()
-        normed: Tensor = around * scale[:, None, None] + self.bias[:, None, None]
+        normed: Tensor = around * scale.view(channels) + self.bias.view(channels)
         return normed.to(x.dtype)
+
+    def _check_input_dim(self, input: Tensor) -> None:
+        """Any number of dimensions, in evaluation."""

@@ -18,6 +18,16 @@ def rand(like: Tensor, generator: torch.Generator) -> Tensor:
     return torch.rand(like.shape, generator=generator, device=like.device, dtype=like.dtype)
 
 
+def randn(like: Tensor, generator: torch.Generator) -> Tensor:
+    """Standard normal."""
+    return torch.randn(like.shape, generator=generator, device=like.device, dtype=like.dtype)
+
+
+def gamma_draws(shape: float, like: Tensor, generator: torch.Generator) -> Tensor:
+    """Of a gamma distribution. What torch.distributions has above this call takes no generator."""
+    return torch._standard_gamma(torch.full_like(like, shape), generator=generator)
+
+
 def signs(like: Tensor, generator: torch.Generator) -> Tensor:
     """Minus or plus one."""
     return torch.where(rand(like, generator) < 0.5, -1.0, 1.0).to(like.dtype)
@@ -45,7 +55,7 @@ def magnitudes(p: float, width: float, limit: Tensor, generator: torch.Generator
     def propose(limit: Tensor) -> tuple[Tensor, Tensor]:
         # A gamma draw lies below a limit of `width` or more with a probability of 0.63 or more; below a smaller limit
         # the density falls to 0.37 of its height, at most.
-        gamma = torch._standard_gamma(torch.full_like(limit, 1 + 1 / p), generator=generator) ** (1 / p)
+        gamma = gamma_draws(1 + 1 / p, limit, generator) ** (1 / p)
         gamma = gamma * rand(limit, generator)  # the same as the root of a gamma draw of 1 / p, which may round to 0
         even = limit / width * rand(limit, generator)
         far = limit < width
@@ -79,7 +89,7 @@ def shortfalls(kappa: float, dim: int, like: Tensor, generator: torch.Generator)
     height = 2 * b / (1 + b)  # 1 - x0 of Wood's x0, where the envelope touches
 
     def propose(like: Tensor) -> tuple[Tensor, Tensor]:
-        one, two = (torch._standard_gamma(torch.full_like(like, half), generator=generator) for _ in range(2))
+        one, two = (gamma_draws(half, like, generator) for _ in range(2))
         beta = one / (one + two)
         short = 2 * b * beta / (1 - (1 - b) * beta)
         # log density over envelope: kappa (x - x0) + 2 half log((1 - x0 x) / (1 - x0^2))
@@ -128,11 +138,6 @@ def fisher_bingham(precisions: Tensor, mean: Tensor, generator: torch.Generator)
         return torch.where(forward, x, -x), accepted[:, 0]
 
     return accepted_of(propose, given)
-
-
-def randn(like: Tensor, generator: torch.Generator) -> Tensor:
-    """Standard normal."""
-    return torch.randn(like.shape, generator=generator, device=like.device, dtype=like.dtype)
 
 
 def log_cosh(x: Tensor) -> Tensor:

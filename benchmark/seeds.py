@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import numpy as np
+import torch
 
 from ident.render.errors import Impossible
 
@@ -12,3 +16,11 @@ def stream(seed: int, *number: int) -> int:
     if not 0 <= seed < 2**64:
         raise Impossible(f"seed {seed}: give a whole number from 0 to 2^64 - 1")
     return int(np.random.SeedSequence(seed, spawn_key=number).generate_state(1, np.uint64)[0] >> np.uint64(1))
+
+
+@contextmanager
+def seeded(seed: int) -> Iterator[None]:
+    """Let modules that draw their first weights globally draw them by a seed; others are not disturbed."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        yield

@@ -10,7 +10,7 @@ import signal
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
 from hashlib import sha256
 from io import BytesIO
@@ -379,11 +379,3 @@ def load(checkpoint: Path, recipe: str, state: State) -> Progress:
         return Progress(**written["progress"])
     except (RuntimeError, LookupError, AttributeError, TypeError, ValueError) as error:
         raise Failed(f"{checkpoint}: does not fit its run ({error}); delete it to begin that run anew") from error
-
-
-@contextmanager
-def seeded(seed: int) -> Iterator[None]:
-    """Let modules that draw their first weights globally draw them by a seed; others are not disturbed."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        yield

@@ -121,7 +121,7 @@ def explain(error: BaseException) -> tuple[int, str]:
         case Failed():
             code, text = 1, str(error)
         case KeyboardInterrupt() | click.Abort():
-            code, text = 1, "stopped; what is done is kept, type the same command to go on"
+            code, text = 1, "stopped; typed again, the same command goes on with what it has kept"
         case OSError(filename=name, strerror=reason) if reason:
             code, text = 1, f"{name}: {reason}" if name else reason
         case _:

@@ -22,9 +22,10 @@ from ident.render.storage import LOCK, lock, make_folder
 if TYPE_CHECKING:
     from ident.benchmark.report.tables import Line
     from ident.benchmark.suites.bench import Tell
+    from ident.benchmark.suites.data import Data
     from ident.benchmark.suites.results import Result
     from ident.benchmark.suites.rows import Suite
-    from ident.benchmark.suites.runs import Data, Run
+    from ident.benchmark.suites.runs import Run
 
     Train = Callable[..., Iterator[tuple[Run, Result]]]
 
@@ -67,7 +68,7 @@ Examples:
     "--seeds", type=click.IntRange(min=1), default=1, show_default=True, help="Runs of each. The papers: 3 or 5."
 )
 @click.option("--device", default="auto", show_default=True, help="cpu, cuda, cuda:1, ...; auto is a GPU, if any.")
-@click.option("--gpus", type=click.IntRange(min=1), help="Share each batch among so many GPUs of this machine.")
+@click.option("--gpus", type=click.IntRange(min=0), help="Share each batch among so many GPUs of this machine.")
 @click.option("--parallel", is_flag=True, help="Run at once what cores, or GPUs, there are for: one each, by Ray.")
 @click.option("--ray-address", metavar="HOST:PORT", help="The same on this Ray cluster; on one of its nodes: auto.")
 @click.option("--out", type=click.Path(path_type=Path), default="results", show_default=True, help="Results go here.")
@@ -138,6 +139,8 @@ def bench(
                 with progress(f"rendering {split}") as done:
                     datasets.render(split, place, tier, ray_address, lambda far: done(far.done, far.total))
         found = datasets.find(places, tier)
+        if not processes.rank() and (larger := datasets.larger(found["train"], tier)):
+            click.echo(larger, err=True)
         runs = [replace(run, data=found) for run in runs]
     elif data or test_data or render:
         raise Impossible(f"--suite {suite.name}: has no images; leave out --data, --test-data and --render")

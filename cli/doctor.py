@@ -21,6 +21,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from ident.render import cluster
 from ident.render.errors import Failed
 from ident.render.settings import LIBRARIES, RENDERS, lacking
 
@@ -105,7 +106,7 @@ def disk() -> Finding:
 
 def memory() -> Finding:
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / GB
-    cores = os.cpu_count() or 1
+    cores = cluster.cores()
     if total / cores < 0.5:
         return Finding(
             "broken",

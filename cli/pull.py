@@ -43,7 +43,9 @@ Examples:
 @click.option(
     "--codec", type=click.Choice(list(CODECS)), default="compact", show_default=True, help="For what comes in archives."
 )
-@click.option("--zenodo", metavar="URL", help="Zenodo's API, or what answers like it.  [default: $IDENT_ZENODO]")
+@click.option(
+    "--zenodo", metavar="URL", help="Zenodo's API, or what answers like it.  [default: $IDENT_ZENODO, or zenodo.org]"
+)
 @click.option("--force", is_flag=True, help="Overwrite another dataset.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")
 @click.pass_context

@@ -21,7 +21,7 @@ EPILOG = """\b
 Examples:
   ident render --n 250000 --gpus 4
   ident render --n 25000 --split test
-  ident render --n 250000 --positives "laplace(0.05)"
+  ident render --n 250000 --positives "laplace(0.1)"
   ident render --n 250000 --out s3://bucket/3dident --ray-address auto
 
 See also: docs/formats.md, what lies in a dataset; docs/quality.md, what --quality costs.
@@ -36,7 +36,7 @@ See also: docs/formats.md, what lies in a dataset; docs/quality.md, what --quali
 @click.option("--size", type=int, default=224, show_default=True, help="Pixels along each side of an image.")
 @click.option("--quality", type=click.Choice(list(PRESETS)), default="balanced", show_default=True, help=QUALITY)
 @click.option("--passes", default="", metavar="P,...", callback=parse_passes, help="Also mask, depth, normal.")
-@click.option("--positives", metavar="CONDITIONAL", help="Render a positive for each image, like laplace(0.05).")
+@click.option("--positives", metavar="CONDITIONAL", help="Render a positive for each image, like laplace(0.1).")
 @click.option(
     "--codec",
     type=click.Choice(list(CODECS)),

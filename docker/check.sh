@@ -2,7 +2,7 @@
 # Tries in a bare Debian of debootstrap's, which has nothing, what is promised for a fresh machine:
 #   docker/check.sh readme    the two commands of README.md, word for word, in a clone
 #   docker/check.sh cpu       the steps of that target of docker/Dockerfile, or of `cuda`; then a picture, as its user
-# A second argument says where the Debian goes (25 GB); it is made anew. Needs root, and debootstrap, which it installs.
+# A second argument says where the Debian goes (25 GB); one of before is made anew. Needs root, and debootstrap, which it installs.
 # What this machine knows of its network goes along: names of hosts, certificates, settings of pip and uv.
 set -euo pipefail
 what=${1:-}
@@ -19,7 +19,11 @@ fi
 
 make_debian() {
     command -v debootstrap > /dev/null || apt-get install -q -y --no-install-recommends debootstrap
+    if [ -e "$root" ] && [ ! -e "$root/.ident-check" ]; then
+        echo "$root: is none of this script's; give another folder" >&2 && exit 2
+    fi
     rm -rf --one-file-system "$root"
+    mkdir -p "$root" && touch "$root/.ident-check"
     debootstrap --variant=minbase --include=ca-certificates,"$1" bookworm "$root" > /dev/null
     cp /etc/hosts /etc/resolv.conf "$root/etc/"
     for known in /etc/pip.conf /etc/ssl/certs/ca-certificates.crt; do
@@ -70,7 +74,10 @@ image() { # The lines of the stages that a target is made of, in order
             COPY)
                 case "$rest" in
                     --from=*) ;; # which is here already
-                    ". .") git -C "$here" archive HEAD | tar -x -C "$root$workdir" ;;
+                    ". .") # what .dockerignore leaves
+                        sed -n 's/^!//p' "$here/.dockerignore" | xargs git -C "$here" archive HEAD |
+                            tar -x -C "$root$workdir"
+                        ;;
                     *) cp "$here/${rest% *}" "$root${rest##* }" ;;
                 esac ;;
             RUN) timed inside root "$rest" ;;

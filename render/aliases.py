@@ -11,6 +11,8 @@ import numpy.typing as npt
 Array = npt.NDArray[Any]
 Float32s = npt.NDArray[np.float32]
 Float64s = npt.NDArray[np.float64]
+Int64s = npt.NDArray[np.int64]
+Pixels = npt.NDArray[np.uint8]
 
 Tell = Callable[[int, int], object]
 """Is told how many are done, of how many."""

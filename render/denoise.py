@@ -17,6 +17,7 @@ from scipy.ndimage import gaussian_filter
 
 from ident.render.aliases import Float32s
 from ident.render.errors import Failed, Impossible
+from ident.render.settings import absent
 
 CPU, FLOAT3 = 1, 3  # OIDNDeviceType, OIDNFormat
 
@@ -26,7 +27,7 @@ def library() -> ctypes.CDLL:
     """The shared library beside bpy, with the signatures of the calls below."""
     spec = importlib.util.find_spec("bpy")
     if spec is None or spec.origin is None:
-        raise Impossible("the denoiser comes with bpy, which is not installed: `pip install bpy` (Python 3.11)")
+        raise Impossible(absent() or "the denoiser comes with bpy, which is not found")
     found = sorted(Path(spec.origin).parent.glob("**/*OpenImageDenoise.*"), key=lambda path: len(path.name))
     if not found:
         raise Failed(f"no OpenImageDenoise library in {Path(spec.origin).parent}: reinstall bpy")

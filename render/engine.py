@@ -22,7 +22,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from ident.render.aliases import Float32s
+from ident.render.aliases import Float32s, Pixels
 from ident.render.denoise import Denoiser
 from ident.render.errors import Failed, Impossible
 from ident.render.scene import Box, Scene, object_points, pixel_box, spotlight_rim
@@ -79,7 +79,6 @@ try:
 except ImportError as error:
     raise Impossible(absent(error)) from error
 
-Pixels = npt.NDArray[np.uint8]
 
 SCENE_FILE = Path(str(resources.files("ident.blend_assets").joinpath("3dident.blend")))
 BACKENDS = ("OPTIX", "CUDA", "HIP", "ONEAPI")

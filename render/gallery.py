@@ -26,7 +26,7 @@ import numpy.typing as npt
 from PIL import Image, ImageDraw, ImageFont, PngImagePlugin
 
 from ident.render import latents
-from ident.render.aliases import Float32s, Tell
+from ident.render.aliases import Float32s, Pixels, Tell
 from ident.render.cluster import cores
 from ident.render.errors import Failed, Impossible
 from ident.render.scene import place
@@ -36,7 +36,6 @@ from ident.render.storage import make_folder, npy, write
 if TYPE_CHECKING:
     from ident.render.engine import Engine
 
-Pixels = npt.NDArray[np.uint8]
 Frame = dict[str, npt.NDArray[Any]]
 """One scene's arrays: "image", the passes by name, and the "seconds" that they took."""
 

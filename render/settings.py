@@ -101,6 +101,8 @@ def lacking(error: ImportError | None = None) -> tuple[str, str] | None:
     if sys.version_info[:2] != RENDERS:
         found = platform.python_version()
         return f"rendering needs Python 3.11, here is {found}", "python3.11 -m venv .venv, and install ident there"
+    if sys.platform == "linux" and platform.machine() != "x86_64":
+        return f"Blender's Python module is for x86_64, here is {platform.machine()}", "ident render on such a machine"
     if renderer()["bpy"] == "none" or (isinstance(error, ModuleNotFoundError) and error.name == "bpy"):
         return "Blender's Python module is missing", "pip install 'bpy>=4.5,<4.6'"
     return (f"Blender's Python module does not load ({error})", LIBRARIES) if error else None

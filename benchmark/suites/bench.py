@@ -207,8 +207,8 @@ def by_ray(
         from ray.util.queue import Empty, Queue
 
         told = Queue(actor_options={"num_cpus": 0})
-        remote = ray.remote(num_cpus=1, num_gpus=int(on_gpu), max_retries=3)(task)
-        waiting = {remote.remote(run, folder.absolute(), "cuda:0" if on_gpu else "cpu", told): run for run in runs}
+        start = ray.remote(num_cpus=1, num_gpus=int(on_gpu), max_retries=3)(remotely)
+        waiting = {start.remote(run, folder.absolute(), "cuda:0" if on_gpu else "cpu", told): run for run in runs}
         named = {run.name: run for run in runs}
         try:
             while waiting:
@@ -236,8 +236,8 @@ def by_ray(
             told.shutdown(force=True)
 
 
-def task(run: Run, folder: Path, device: str, told: Any) -> Result:
-    """A run in a worker of Ray."""
+def remotely(run: Run, folder: Path, device: str, told: Any) -> Result:
+    """`perform` in a worker of Ray."""
     torch.set_num_threads(1)
     last_told = 0.0
 

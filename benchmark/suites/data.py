@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from hashlib import sha256
 
-from ident.benchmark.suites.runs import Data
 from ident.benchmark.suites.tiers import Tier
 from ident.render import cluster, plan, stage
 from ident.render.dataset import Dataset
@@ -17,6 +17,15 @@ from ident.render.storage import Storage
 
 PLACES = {"train": "data/3dident", "test": "data/3dident-test"}
 """Where `ident render` and `ident pull` put them."""
+
+
+@dataclass(frozen=True)
+class Data:
+    """A dataset: where it lies, a digest of all that is in it, and the side of its images."""
+
+    place: str
+    digest: str
+    size: int
 
 
 def places(train: str | None, test: str | None, tier: Tier, *, render: bool) -> dict[str, str]:
@@ -51,6 +60,15 @@ def find(places: Mapping[str, str], tier: Tier) -> dict[str, Data]:
             f"{places['test']}: has images that are trained on; give another --test-data, of ident render --split test"
         )
     return found
+
+
+def larger(data: Data, tier: Tier) -> str:
+    """How much longer a step takes than with the images that the tier is meant for; nothing, if they are no larger."""
+    if tier.render is None or data.size <= tier.render.size:
+        return ""
+    times = (data.size / tier.render.size) ** 2
+    meant = f"tier {tier.name} is meant for {tier.render.size} x {tier.render.size}, and --render makes them"
+    return f"{data.place}: images of {data.size} x {data.size}, a step takes {times:.0f} times as long; {meant}"
 
 
 def described(tier: Tier) -> str:

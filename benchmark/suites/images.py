@@ -16,14 +16,14 @@ from torch.utils.checkpoint import checkpoint
 from ident.benchmark import distributions, encoders, processes
 from ident.benchmark.augmentations import Augmentations
 from ident.benchmark.distributions import Distribution
-from ident.benchmark.neighbours import Int64s
 from ident.benchmark.pairs import Exact, open_sampler
-from ident.benchmark.seeds import stream
+from ident.benchmark.seeds import seeded, stream
 from ident.benchmark.spaces import Box
 from ident.benchmark.suites.rows import AUGMENTATIONS
 from ident.benchmark.suites.runs import Run
 from ident.benchmark.suites.task import AUGMENTED, BATCHES, ENCODER, FIRST, RowTask
-from ident.benchmark.train import Batch, seeded
+from ident.benchmark.train import Batch
+from ident.render.aliases import Int64s
 from ident.render.cluster import in_order
 from ident.render.dataset import Dataset
 from ident.render.errors import Impossible

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from ident.benchmark.metrics import METRICS
+from ident.benchmark.suites.data import Data
 from ident.benchmark.suites.rows import Suite
-from ident.benchmark.suites.runs import Data, Run, shared_run
+from ident.benchmark.suites.runs import Run, shared_run
 from ident.benchmark.suites.tiers import Tier
 from ident.benchmark.train import differing, is_number
 from ident.render.errors import Failed, Impossible
@@ -83,7 +84,9 @@ def check(result: Result, dim: int) -> None:
     ]
     if not all(is_number(number) and isfinite(number) for number in numbers) or len(result["learned"]) % dim:
         raise ValueError("its history is none")
-    result["scores"]["test"], result["machine"]["ident"]
+    result["machine"]["ident"]
+    for split in {"test", *result["data"]}:
+        result["scores"][split]
     if not isinstance(json.loads(result["recipe"]), dict):
         raise ValueError("its recipe is none")
     for point in result["history"]:

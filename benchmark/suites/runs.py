@@ -10,6 +10,7 @@ from typing import Any
 
 from ident.benchmark import plugins, spaces
 from ident.benchmark.suites.curriculum import Curriculum
+from ident.benchmark.suites.data import Data
 from ident.benchmark.suites.rows import Row, Suite
 from ident.benchmark.suites.tiers import Tier
 from ident.benchmark.train import Training
@@ -18,15 +19,6 @@ from ident.render.errors import Impossible
 IMAGES_LACK = {"whiten": False, "spread": 0.0, "region": 1.0, "parts": 1}
 MIXED_LACK = {"both": False, "compile": False, "chunk": 0, "first": ()}
 """What a tier has that is for mixed latents alone, and for images alone, and what leaves it out."""
-
-
-@dataclass(frozen=True)
-class Data:
-    """A dataset: where it lies, a digest of all that is in it, and the side of its images."""
-
-    place: str
-    digest: str
-    size: int
 
 
 @dataclass(frozen=True)

@@ -11,12 +11,12 @@ import torch
 from torch import Tensor, nn
 
 from ident.benchmark import distributions, encoders, mixing, spaces
-from ident.benchmark.seeds import stream
+from ident.benchmark.seeds import seeded, stream
 from ident.benchmark.spaces import Box, Space
 from ident.benchmark.suites import curriculum
 from ident.benchmark.suites.runs import Run
 from ident.benchmark.suites.task import BATCHES, ENCODER, MEASURES, MIXING, SAMPLES, RowTask
-from ident.benchmark.train import Batch, seeded
+from ident.benchmark.train import Batch
 
 MEASURED = 20_000
 """Samples that are measured before a training: what whitens observations, and how far positives are."""

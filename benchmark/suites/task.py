@@ -10,10 +10,10 @@ import torch
 from torch import Tensor, nn
 
 from ident.benchmark import losses, metrics, plugins, similarities
-from ident.benchmark.seeds import stream
+from ident.benchmark.seeds import seeded, stream
 from ident.benchmark.suites.rows import Row
 from ident.benchmark.suites.runs import Run
-from ident.benchmark.train import Batch, autocast, seeded
+from ident.benchmark.train import Batch, autocast
 from ident.render.errors import Failed
 
 MIXING, ENCODER, BATCHES, SAMPLES, RESAMPLES, MEASURES, AUGMENTED, FIRST, LOSS = range(9)

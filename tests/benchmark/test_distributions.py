@@ -305,7 +305,7 @@ class Uneven(Distribution):
 
     step: float
 
-    def _draw(self, space: Space, around: Tensor, generator: torch.Generator) -> Tensor:
+    def draw_plain(self, space: Space, around: Tensor, generator: torch.Generator) -> Tensor:
         up = torch.rand(len(around), 1, generator=generator) < 0.5
         return space.project(around + torch.where(up, self.step, -self.step))
 
@@ -316,7 +316,7 @@ class Plain(Distribution):
     def __init__(self, step: float) -> None:
         self.step = step
 
-    def _draw(self, space: Space, around: Tensor, generator: torch.Generator) -> Tensor:  # noqa: ARG002
+    def draw_plain(self, space: Space, around: Tensor, generator: torch.Generator) -> Tensor:  # noqa: ARG002
         return around
 
 

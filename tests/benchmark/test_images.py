@@ -23,10 +23,11 @@ from ident.benchmark import plugins, processes
 from ident.benchmark.report.tables import lines_of
 from ident.benchmark.suites import bench, data, results, rows, tiers
 from ident.benchmark.suites.curriculum import Curriculum
+from ident.benchmark.suites.data import Data
 from ident.benchmark.suites.images import Images
 from ident.benchmark.suites.results import recipe_of
 from ident.benchmark.suites.rows import load_suite
-from ident.benchmark.suites.runs import Data, Run
+from ident.benchmark.suites.runs import Run
 from ident.benchmark.suites.tiers import load_tier
 from ident.benchmark.train import Training, train
 from ident.render.dataset import Dataset
@@ -42,9 +43,9 @@ QUICK = replace(LAPTOP, curriculum=Curriculum(), both=False)
 
 
 def tiny(dim: int) -> nn.Module:
-    """An encoder of a few weights, with a batch norm."""
-    layers = [nn.Conv2d(3, 4, 4, 4), nn.BatchNorm2d(4), nn.LeakyReLU(), nn.Flatten(), nn.Linear(64, dim)]
-    return nn.Sequential(*layers)
+    """An encoder of a few weights, with batch norms."""
+    images = [nn.Conv2d(3, 4, 4, 4), nn.BatchNorm2d(4), nn.LeakyReLU(), nn.Flatten()]
+    return nn.Sequential(*images, nn.BatchNorm1d(64), nn.Linear(64, dim))
 
 
 def spread(anchor: Tensor, positive: Tensor) -> Tensor:
@@ -269,6 +270,19 @@ def test_in_chunks_gradients_are_the_same(painted: dict[str, Data]) -> None:
 
     for whole, part in zip(gradients(0), gradients(3), strict=True):
         assert torch.allclose(whole, part, rtol=1e-4, atol=1e-7)
+
+
+def test_images_that_are_larger_than_meant_are_named(painted: dict[str, Data]) -> None:
+    assert data.larger(painted["train"], load_tier("laptop", images=True)) == ""
+    said = data.larger(replace(painted["train"], size=224), load_tier("laptop", images=True))
+    assert "images of 224 x 224, a step takes 12 times as long; tier laptop is meant for 64 x 64" in said
+
+
+@pytest.mark.parametrize("norm", [nn.BatchNorm3d(2), nn.BatchNorm1d(2, affine=False), nn.SyncBatchNorm(2)])
+def test_a_batch_norm_that_cannot_be_shared_is_named(norm: nn.Module, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processes, "world", lambda: 2)
+    with pytest.raises(Impossible, match=rf"^1: this {type(norm).__name__} cannot share a batch"):
+        processes.normed_together(nn.Sequential(nn.Identity(), norm))
 
 
 def share_of_two(folder: str) -> None:

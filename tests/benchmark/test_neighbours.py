@@ -7,17 +7,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ident.benchmark import neighbours
 from ident.benchmark.neighbours import KINDS, Neighbours, build, chosen, exact_index, factory, open_index
 from ident.render import latents
-from ident.render.aliases import Float32s
+from ident.render.aliases import Float32s, Int64s
 from ident.render.errors import Impossible
 
 RAW = latents.sample(seed=0, split="train", start=0, n=6000)
 SEARCHED = ("ivf", "hnsw")
 
 
-def wishes(raw: Float32s, n: int = 300) -> tuple[Float32s, neighbours.Int64s]:
+def wishes(raw: Float32s, n: int = 300) -> tuple[Float32s, Int64s]:
     rng = np.random.default_rng(0)
     anchors = rng.integers(0, len(raw), n)
     return (raw[anchors] + rng.normal(0, 0.05, (n, raw.shape[1]))).astype(np.float32), anchors

@@ -21,8 +21,9 @@ from PIL import Image
 from ident.benchmark import report
 from ident.benchmark.report import page, reading
 from ident.benchmark.suites import bench, data, synthetic
+from ident.benchmark.suites.data import Data
 from ident.benchmark.suites.rows import load_suite
-from ident.benchmark.suites.runs import Data, Run
+from ident.benchmark.suites.runs import Run
 from ident.benchmark.suites.tiers import load_tier
 from ident.benchmark.train import Training
 from ident.render.errors import Impossible

@@ -222,6 +222,7 @@ def test_a_result_is_found_again_and_another_is_refused(tmp_path: Path) -> None:
         lambda text: text.replace('"learned": []', '"learned": [1.0]'),
         lambda text: re.sub(r'"history": \[', '"history": [{}, ', text),
         lambda text: text.replace('"format": 2', '"format": true'),
+        lambda text: text.replace('"data": {}', '"data": {"train": "data/3dident"}'),
     ],
 )
 def test_hostile_results(tmp_path: Path, damage: Callable[[str], str]) -> None:
@@ -307,7 +308,7 @@ def test_a_task_of_ray_waits_for_nobody_who_listens(tmp_path: Path) -> None:
 
     with cluster.cluster(None, cores=1, gpus=0) as ray:
         listener = SimpleNamespace(actor=ray.remote(num_cpus=0)(Busy).remote())
-        result = bench.task(run_of("table1", 3), tmp_path, "cpu", listener)
+        result = bench.remotely(run_of("table1", 3), tmp_path, "cpu", listener)
     assert len(result["history"]) == 2
 
 

@@ -20,7 +20,8 @@ import torch
 from torch import Tensor, nn
 
 from ident.benchmark import train as training_loop
-from ident.benchmark.train import DIGEST, Batch, Progress, Training, seeded, train
+from ident.benchmark.seeds import seeded
+from ident.benchmark.train import DIGEST, Batch, Progress, Training, train
 from ident.render.errors import Failed, Impossible
 
 TRAINING = Training(steps=120, batch_size=8, learning_rate=1e-2, optimizer="muon", warm_up=10, constant=0.5, looks=6)

@@ -236,7 +236,7 @@ def test_an_interrupt_keeps_what_is_done(tmp_path: Path) -> None:
     os.killpg(run.pid, signal.SIGINT)
     _, stderr = run.communicate(timeout=60)
     assert run.returncode == 1
-    assert stderr.splitlines()[-1].startswith("ident: stopped; what is done is kept")
+    assert stderr.splitlines()[-1].startswith("ident: stopped; typed again")
     assert "Traceback" not in stderr
     assert 0 < len(list(tmp_path.glob("d/*.png"))) < 60
     assert not list(tmp_path.glob("d/.*"))

@@ -273,7 +273,7 @@ def test_a_signal_stops_at_once_and_keeps_what_is_done(tmp_path: Path, number: s
     going.send_signal(number)
     said = going.communicate(timeout=15)[1]
     assert going.returncode == 1
-    assert said.splitlines()[-1] == "ident: stopped; what is done is kept, type the same command to go on"
+    assert said.splitlines()[-1] == "ident: stopped; typed again, the same command goes on with what it has kept"
     assert all(line.startswith(("rendering: ", "ident: ")) or not line for line in said.splitlines()), said
     wait_for(partial(all_gone, below), 30)
     assert json.loads((folder / "dataset.json").read_text())["shards"]

@@ -43,7 +43,7 @@ TRAINING = Training(steps=100, batch_size=BATCH, learning_rate=1e-4, precision="
 Step = Callable[[], object]
 
 
-def render(folder: Path) -> dict[str, runs.Data]:
+def render(folder: Path) -> dict[str, data.Data]:
     """A few images to train on, and some more."""
     for split, n in COUNTS.items():
         recipe = Recipe(Uniform(0, split), Settings(SIZE, PRESETS["draft"]), shard_size=32)
@@ -51,13 +51,13 @@ def render(folder: Path) -> dict[str, runs.Data]:
     return data.find({split: str(folder / split) for split in COUNTS}, tiers.load_tier("laptop", images=True))
 
 
-def task_of(found: dict[str, runs.Data]) -> Images:
+def task_of(found: dict[str, data.Data]) -> Images:
     """Row 1 of Table 4."""
     tier = replace(tiers.load_tier("paper", images=True), unsupervised=TRAINING, samples=16)
     return Images(runs.Run("table4", rows.load_suite("table4").rows[0], "unsupervised", 0, tier, found), "cpu")
 
 
-def ours(found: dict[str, runs.Data], *, alone: bool) -> Step:
+def ours(found: dict[str, data.Data], *, alone: bool) -> Step:
     """A step as `ident bench` takes it; or on the same images each time, which are there."""
     task = task_of(found)
     loss_of, state, batches = Loss(task), State.of(task.model, TRAINING), task.batches(0)
@@ -65,7 +65,7 @@ def ours(found: dict[str, runs.Data], *, alone: bool) -> Step:
     return lambda: step(loss_of, there if alone else next(batches), state)
 
 
-def plain(found: dict[str, runs.Data], folder: Path) -> Step:
+def plain(found: dict[str, data.Data], folder: Path) -> Step:
     """A step of the loop that one would write: a file and a search an item, everything in float32."""
     images = Dataset(found["train"].place)
     mean, sd = images.manifest.moments()
@@ -100,7 +100,7 @@ def plain(found: dict[str, runs.Data], folder: Path) -> Step:
     return take
 
 
-def alike(found: dict[str, runs.Data]) -> float:
+def alike(found: dict[str, data.Data]) -> float:
     """The cosine between the gradients of a batch in bfloat16 and in float32: the quality that is kept."""
     gradients = []
     for precision in (TRAINING.precision, "float32"):
@@ -114,7 +114,7 @@ def alike(found: dict[str, runs.Data]) -> float:
     return float(torch.nn.functional.cosine_similarity(ours, full, dim=0))
 
 
-def serve(way: str, found: dict[str, runs.Data], folder: Path, line: Connection) -> None:
+def serve(way: str, found: dict[str, data.Data], folder: Path, line: Connection) -> None:
     """Take steps of a way whenever the line says so, and tell how many seconds each took."""
     if way == "plain":
         take = plain(found, folder)
