@@ -1,6 +1,7 @@
 """SimCLR's augmentations of whole batches on their device, each image by draws of its own.
 
-As in appendix A.3 of Zimmermann et al. (2021). Equal in distribution to torchvision's RandomResizedCrop, ColorJitter and RandomGrayscale, one image at a time.
+As in appendix A.3 of Zimmermann et al. (2021). Equal in distribution to torchvision's RandomResizedCrop, ColorJitter
+and RandomGrayscale, one image at a time.
 """
 
 from __future__ import annotations

@@ -21,8 +21,8 @@ import torch
 from torch import Tensor, nn
 
 from ident.benchmark import processes
-from ident.render.cluster import later
 from ident.render.errors import Failed, Impossible
+from ident.render.signals import later
 from ident.render.storage import whole
 
 FORMAT = 1

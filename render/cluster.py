@@ -8,18 +8,13 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from ident.render.errors import Failed, Impossible
-
-T = TypeVar("T")
-R = TypeVar("R")
+from ident.render.signals import later
 
 
 @contextmanager
@@ -75,25 +70,6 @@ def start(ray: Any, address: str | None, cores: int, gpus: int | None) -> None:
         raise Failed(f"Ray could not be started: {said}") from error
 
 
-@contextmanager
-def later(*signals: signal.Signals) -> Iterator[None]:
-    """Let signals wait until the end; and their handlers be the same after it, which Ray changes."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    handlers = {number: signal.getsignal(number) for number in signals}
-    came = list[int]()
-    for number in signals:
-        signal.signal(number, lambda number, _: came.append(number))
-    try:
-        yield
-    finally:
-        for number, handler in handlers.items():
-            signal.signal(number, handler)
-        for missed in came:
-            signal.raise_signal(missed)
-
-
 def reachable(address: str) -> None:
     """Ask whether anybody listens at HOST:PORT, before Ray does so for minutes."""
     if address == "auto":
@@ -113,22 +89,6 @@ def reachable(address: str) -> None:
 def cores() -> int:
     """How many cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def in_order(work: Callable[[T], R], items: Iterable[T], *, ahead: int | None = None) -> Iterator[tuple[T, R]]:
-    """The items and their results in order, by a thread a core; no more are taken in than these need, or `ahead`."""
-    waiting, most = deque[tuple[T, Future[R]]](), 4 * cores() if ahead is None else ahead
-    with ThreadPoolExecutor(min(cores(), most)) as pool:
-        try:
-            for item in items:
-                waiting.append((item, pool.submit(work, item)))
-                if len(waiting) > most:
-                    first, result = waiting.popleft()
-                    yield first, result.result()
-            for first, result in waiting:
-                yield first, result.result()
-        finally:
-            pool.shutdown(cancel_futures=True)
 
 
 DRIVER = Path("/proc/driver/nvidia/gpus")

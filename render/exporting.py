@@ -15,7 +15,6 @@ import numpy as np
 from PIL import Image
 
 from ident.render.aliases import Array, Float32s, Tell
-from ident.render.cluster import in_order
 from ident.render.dataset import Dataset
 from ident.render.errors import Failed, Impossible
 from ident.render.intake import decode
@@ -23,6 +22,7 @@ from ident.render.layouts import LAYOUTS
 from ident.render.layouts.layout import Layout, Row, Written
 from ident.render.manifest import MANIFEST
 from ident.render.storage import LOCK, PART, check_room, lock, make_folder, naming, write
+from ident.render.threads import in_order
 
 MARK = ".exported"
 FILE_BYTES = 2**25  # about, at most; each thread has a file in memory

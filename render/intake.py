@@ -20,13 +20,13 @@ from PIL import Image
 
 from ident.render import shards
 from ident.render.aliases import Array, Float32s
-from ident.render.cluster import in_order
 from ident.render.errors import Failed
 from ident.render.layouts.layout import Item, Latents, Parts, Picture
 from ident.render.manifest import MANIFEST, Imported, Manifest, Record, describe_latents
 from ident.render.settings import SIZES
 from ident.render.shards import Column, Journal, Span, Sums
 from ident.render.storage import IMPORTED, PARTS, Storage, write
+from ident.render.threads import in_order
 from ident.render.worker import put_shard
 
 SHARD_SIZE = 1000

@@ -24,10 +24,10 @@ from ident.benchmark.suites.runs import Run
 from ident.benchmark.suites.task import AUGMENTED, BATCHES, ENCODER, FIRST, RowTask
 from ident.benchmark.train import Batch
 from ident.render.aliases import Int64s
-from ident.render.cluster import in_order
 from ident.render.dataset import Dataset
 from ident.render.errors import Impossible
 from ident.render.latents import NAMES
+from ident.render.threads import in_order
 
 AHEAD = 8
 """Batches that are made before the encoder asks for them."""
