@@ -12,12 +12,12 @@ from typing import IO, cast
 
 from ident.render.aliases import Tell
 from ident.render.errors import Failed, Impossible
+from ident.render.holdings import clear, import_begun, shard_files, tidy, whole_shards
 from ident.render.intake import Intake
 from ident.render.layouts import LAYOUTS
 from ident.render.layouts.files import File, files_of_archive, paths_below
 from ident.render.layouts.layout import Layout, detect
 from ident.render.manifest import MANIFEST, Imported, Manifest
-from ident.render.plan import clear, importing, shard_files, tidy, whole
 from ident.render.storage import IMPORTED, LOCK, PARTS, Storage, check_room, lock, make_folder
 
 
@@ -86,12 +86,12 @@ def finished(out: Storage, key: bytes) -> Manifest | None:
         there = Manifest.read(out)
     except (Failed, Impossible):
         return None
-    return there if len(whole(out, there)) == there.count else None
+    return there if len(whole_shards(out, there)) == there.count else None
 
 
 def holds_something(out: Storage) -> bool:
     """Whether a dataset is there, or one was begun."""
-    return out.size(MANIFEST) is not None or bool(shard_files(out)) or (out.here / PARTS).exists() or importing(out)
+    return out.size(MANIFEST) is not None or bool(shard_files(out)) or (out.here / PARTS).exists() or import_begun(out)
 
 
 def begun(out: Storage) -> str | None:

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import json
-import re
-import shutil
 import statistics
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -15,9 +12,10 @@ from ident.render import gallery
 from ident.render.cluster import cores
 from ident.render.codecs import CODECS
 from ident.render.errors import Failed, Impossible
+from ident.render.holdings import import_begun, manifest_there, shard_files, whole_shards
 from ident.render.manifest import MANIFEST, MOST_SHARDS, Manifest, Recipe, Record, agreed
 from ident.render.settings import Settings
-from ident.render.storage import IMPORTED, PART, PARTS, SPARE, Storage, check_room, free_bytes
+from ident.render.storage import SPARE, Storage, check_room, free_bytes
 from ident.render.worker import Renders, blender
 
 PASS_BYTES = {"mask": 0.05, "depth": 1.5, "normal": 3.0}
@@ -84,7 +82,7 @@ def shard_size(out: Storage, n: int, forced: Recipe | None = None) -> int:
     """
     out.check_output()
     try:
-        found = there(out)
+        found = manifest_there(out)
     except Failed:
         if forced is None:
             raise
@@ -95,16 +93,6 @@ def shard_size(out: Storage, n: int, forced: Recipe | None = None) -> int:
     if found:
         return found.shard_size
     return max(size for size in SHARD_SIZES if size == SHARD_SIZES[0] or size * SHARDS <= n)
-
-
-def there(out: Storage) -> Manifest | None:
-    """The manifest of the dataset that is there."""
-    try:
-        return Manifest.read(out)
-    except Impossible:
-        return None
-    except Failed as error:
-        raise Failed(f"{error}: give --force to make the dataset anew, or another --out") from error
 
 
 def take_up(plan: Plan, *, force: bool) -> dict[int, Record] | None:
@@ -119,9 +107,9 @@ def take_up(plan: Plan, *, force: bool) -> dict[int, Record] | None:
 
 def finished(plan: Plan) -> dict[int, Record]:
     """The finished shards of the output, by number; an error if another dataset is there."""
-    out, found = plan.out, there(plan.out)
+    out, found = plan.out, manifest_there(plan.out)
     if found is None:
-        if importing(out):
+        if import_begun(out):
             raise Impossible(f"{out}: an import was begun there; give --force to overwrite it, or another --out")
         if shard_files(out):
             raise Impossible(
@@ -136,19 +124,7 @@ def finished(plan: Plan) -> dict[int, Record]:
         raise Impossible(
             f"{out}: holds another dataset ({'; '.join(wrong)}): give --force to overwrite it, or another --out"
         )
-    return {i: record for i, record in whole(out, found).items() if wanted.span(i).n == record.n}
-
-
-def whole(out: Storage, manifest: Manifest) -> dict[int, Record]:
-    """The shards of a manifest that are there as it says, by number."""
-
-    def fault(number: int) -> str | None:
-        record = manifest.shards[number]
-        return out.fault(manifest.span(number).file, record.bytes, record.sha256)
-
-    with ThreadPoolExecutor(8) as pool:
-        faults = pool.map(fault, manifest.shards)
-        return {i: record for (i, record), wrong in zip(manifest.shards.items(), faults, strict=True) if not wrong}
+    return {i: record for i, record in whole_shards(out, found).items() if wanted.span(i).n == record.n}
 
 
 def differences(found: Mapping[str, Any], wanted: Mapping[str, Any], inside: str = "") -> list[str]:
@@ -161,33 +137,6 @@ def differences(found: Mapping[str, Any], wanted: Mapping[str, Any], inside: str
         elif one != two:
             lines.append(f"{inside}{name} is {json.dumps(one)}, not {json.dumps(two)}")
     return lines
-
-
-def clear(out: Storage) -> None:
-    """Remove the dataset that is there or was begun, and nothing else; its manifest first: no reader sees a half."""
-    out.delete(MANIFEST)
-    for name in shard_files(out):
-        out.delete(name)
-    if out.folder:
-        (out.folder / IMPORTED).unlink(missing_ok=True)
-        shutil.rmtree(out.folder / PARTS, ignore_errors=True)
-
-
-def importing(out: Storage) -> bool:
-    """Whether an import was begun there; its files may be all that there is of it."""
-    return out.folder is not None and (out.folder / IMPORTED).exists()
-
-
-def shard_files(out: Storage) -> list[str]:
-    """The files there whose names only shards have."""
-    return [name for name in out.names("shards/*.h5") if re.fullmatch(r"shards/\d{5,}\.h5", name)]
-
-
-def tidy(out: Storage) -> None:
-    """Remove what was not whole when a run was killed."""
-    if out.folder:
-        for part in [*out.folder.glob(f"{PART}*"), *(out.folder / "shards").glob(f"{PART}*")]:
-            part.unlink()
 
 
 def check_disk(plan: Plan, missing: int) -> None:

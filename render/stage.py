@@ -17,8 +17,9 @@ from typing import Any
 
 from ident.render.cluster import cluster, cores, cycles_gpus
 from ident.render.errors import Failed, Impossible
+from ident.render.holdings import clear, tidy
 from ident.render.manifest import MANIFEST, Manifest, Record
-from ident.render.plan import Plan, check_disk, clear, take_up, tidy
+from ident.render.plan import Plan, check_disk, take_up
 from ident.render.shards import Span
 from ident.render.storage import LOCK, cache_folder, lock, make_folder
 from ident.render.worker import Beat, Hopeless, Job, Worker

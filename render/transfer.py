@@ -15,8 +15,8 @@ from threading import Event, Lock
 
 from ident.render.aliases import Tell
 from ident.render.errors import Failed, Impossible
+from ident.render.holdings import clear, import_begun, shard_files, tidy
 from ident.render.manifest import MANIFEST, Manifest, Record
-from ident.render.plan import clear, importing, shard_files, tidy
 from ident.render.storage import LOCK, PARTS, SPARE, Storage, cache_folder, check_room, lock, make_folder, naming
 
 AT_ONCE = 4  # files on their way
@@ -168,7 +168,7 @@ def check_target(out: Storage, manifest: Manifest, *, force: bool) -> None:
     except Impossible:
         ours = {manifest.span(number).file: record for number, record in manifest.shards.items()}
         there = shard_files(out)
-        same = not importing(out) and all(
+        same = not import_begun(out) and all(
             name in ours and not out.fault(name, ours[name].bytes, ours[name].sha256) for name in there
         )
     except Failed:

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from ident.render import plan as planning
 from ident.render.errors import Failed, Impossible
+from ident.render.holdings import clear
 from ident.render.plan import Plan, estimate, shard_size, take_up
 from ident.render.storage import Storage
 from ident.render.verify import verify
@@ -59,7 +59,7 @@ def test_a_begun_import_is_left_alone(tmp_path: Path) -> None:
     with pytest.raises(Impossible, match="an import was begun there; give --force"):
         take_up(plan(tmp_path), force=False)
     assert take_up(plan(tmp_path), force=True) is None
-    planning.clear(Storage(str(tmp_path)))
+    clear(Storage(str(tmp_path)))
     assert list(tmp_path.iterdir()) == []
 
 
