@@ -1,25 +1,17 @@
-"""Looking at the scene: many images from a pool of engines, one file each, or composed into a labelled figure."""
+"""Looking at the scene: many images, one file each, or composed into a labelled figure."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-import multiprocessing
-import os
 import shutil
-import signal
-import threading
-import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor, as_completed
-from concurrent.futures.process import BrokenProcessPool
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import cache
 from io import BytesIO
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -27,69 +19,10 @@ from PIL import Image, ImageDraw, ImageFont, PngImagePlugin
 
 from ident.render import latents
 from ident.render.aliases import Float32s, Pixels, Tell
-from ident.render.cluster import cores
-from ident.render.errors import Failed, Impossible
-from ident.render.scene import place
+from ident.render.errors import Impossible
+from ident.render.pool import Frame, frames
 from ident.render.settings import Settings, renderer
 from ident.render.storage import make_folder, npy, write
-
-if TYPE_CHECKING:
-    from ident.render.engine import Engine
-
-Frame = dict[str, npt.NDArray[Any]]
-"""One scene's arrays: "image", the passes by name, and the "seconds" that they took."""
-
-
-# The pool
-
-
-@cache
-def _engine(settings: Settings) -> Engine:
-    from ident.render.engine import Engine  # here, so that the pool starts Blender and its parent does not
-
-    return Engine(settings)
-
-
-def _frame(raw: Float32s, settings: Settings, passes: tuple[str, ...]) -> Frame:
-    scene = place(latents.to_scene_values(raw))
-    engine, start = _engine(settings), time.monotonic()
-    frame = {"image": engine.image(scene), **(engine.passes(scene, passes) if passes else {})}
-    return {**frame, "seconds": np.array(time.monotonic() - start)}
-
-
-def _follow_parent() -> None:
-    """Leave interrupts to the parent, and end when it ends, however that comes about."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-
-
-def _end_with_parent() -> None:
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-    parent.join()
-    os._exit(1)
-
-
-def frames(raw: Float32s, settings: Settings, passes: tuple[str, ...] = ()) -> Iterator[tuple[int, Frame]]:
-    """The frames of raw latents (n, 10) with their row numbers, as they are done: an engine a core, or one on GPUs."""
-    others = set(multiprocessing.active_children())
-    pool = ProcessPoolExecutor(
-        max_workers=1 if settings.gpus else min(cores(), len(raw)),
-        mp_context=multiprocessing.get_context("spawn"),
-        initializer=_follow_parent,
-    )
-    try:
-        rows: dict[Future[Frame], int] = {pool.submit(_frame, row, settings, passes): i for i, row in enumerate(raw)}
-        for done in as_completed(rows):
-            yield rows.pop(done), done.result()
-    except BrokenProcessPool as error:
-        raise Failed("an engine died (out of memory?); type the same command to go on") from error
-    finally:
-        # Killed, not asked to end: a frame may take long that nobody wants any more, and Blender may hang as it ends.
-        for worker in set(multiprocessing.active_children()) - others:
-            worker.kill()
-        pool.shutdown(cancel_futures=True)
-
 
 # Files. Each says in a PNG text chunk what it was made from, so that the same command goes on where it was, and no
 # command overwrites what another one made.

@@ -8,12 +8,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from ident.render import gallery
 from ident.render.cluster import cores
 from ident.render.codecs import CODECS
 from ident.render.errors import Failed, Impossible
 from ident.render.holdings import import_begun, manifest_there, shard_files, whole_shards
 from ident.render.manifest import MANIFEST, MOST_SHARDS, Manifest, Recipe, Record, agreed
+from ident.render.pool import frames
 from ident.render.settings import Settings
 from ident.render.storage import SPARE, Storage, check_room, free_bytes
 from ident.render.worker import Renders, blender
@@ -175,7 +175,7 @@ def estimate(plan: Plan, there: int, *, force: bool) -> Estimate:
     missing = plan.n - plan.manifest(take_up(plan, force=force) or {}).done
     raw = plan.recipe.source(0, TRIAL * (1 if plan.gpus else cores()))
     seconds, size = list[float](), 0
-    for _, frame in gallery.frames(raw, plan.recipe.settings, plan.recipe.passes):
+    for _, frame in frames(raw, plan.recipe.settings, plan.recipe.passes):
         arrays = {"images": frame["image"], "positives": frame["image"], "positive_latents": raw[0], **frame}
         size += sum(len(column.encode(arrays[name])) for name, column in plan.recipe.columns.items())
         seconds.append(float(frame["seconds"]))

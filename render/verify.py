@@ -12,12 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from ident.render import gallery, latents, shards
+from ident.render import latents, shards
 from ident.render.aliases import Array, Tell
 from ident.render.cluster import cycles_gpus
 from ident.render.dataset import Dataset, fetch, open_file
 from ident.render.errors import Failed, Impossible
 from ident.render.manifest import AGAIN, MANIFEST, Manifest, Uniform, agreed, source_of
+from ident.render.pool import frames
 from ident.render.settings import absent, renderer
 from ident.render.shards import Shard
 from ident.render.storage import Storage
@@ -149,7 +150,7 @@ def again(storage: Storage, manifest: Manifest, count: int, seed: int, done: Cal
         images = np.concatenate([images, data.positives(chosen)])
         raw = np.concatenate([raw, data.read_many("positive_latents", chosen)])
     scores = list[float]()
-    for i, frame in gallery.frames(raw, settings):
+    for i, frame in frames(raw, settings):
         scores.append(psnr(frame["image"], images[i]))
         done(min(len(scores), count))
     identical, worst = sum(score == float("inf") for score in scores), min(scores)

@@ -14,9 +14,9 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-from ident.render import gallery
 from ident.render.dataset import Dataset
 from ident.render.manifest import Recipe, Uniform
+from ident.render.pool import frames
 from ident.render.scene import Scene
 from ident.render.settings import Settings
 from tests.render.test_dataset import paint
@@ -35,7 +35,7 @@ def renders() -> Images:
     """Images (RENDERED, 224, 224, 3) at `balanced`."""
     raw = Uniform(11, "speed")(0, RENDERED)
     images = np.empty((RENDERED, 224, 224, 3), np.uint8)
-    for i, frame in gallery.frames(raw, Settings()):
+    for i, frame in frames(raw, Settings()):
         images[i] = frame["image"]
     return images
 
