@@ -7,8 +7,8 @@ from pathlib import Path
 import click
 
 from ident.cli.export import LISTED
+from ident.cli.output import say_made
 from ident.cli.progress import in_bytes, progress
-from ident.cli.pull import say
 from ident.render.codecs import CODECS
 from ident.render.importing import bring_path
 from ident.render.layouts import LAYOUTS
@@ -37,4 +37,4 @@ def import_(path: Path, layout: str, out: str, codec: str, force: bool, as_json:
     target = Storage(out)
     with progress("importing", in_bytes) as done:
         manifest = bring_path(path, layout, target, codec=codec, force=force, tell=done)
-    say([(target, manifest)], as_json=as_json)
+    say_made([(target, manifest)], as_json=as_json)

@@ -8,23 +8,12 @@ from pathlib import Path
 import click
 from click.core import ParameterSource
 
+from ident.cli.output import say_made
 from ident.cli.progress import in_bytes, progress
 from ident.render import archives, transfer
 from ident.render.codecs import CODECS
 from ident.render.errors import Impossible
-from ident.render.manifest import MANIFEST, Manifest
 from ident.render.storage import Storage
-
-
-def say(made: list[tuple[Storage, Manifest]], *, as_json: bool) -> None:
-    """The results: one JSON object, or a line each."""
-    if as_json:
-        found = [{"out": out.url, "images": manifest.n, "bytes": manifest.disk} for out, manifest in made]
-        click.echo(json.dumps({"datasets": found}))
-    else:
-        for out, manifest in made:
-            click.echo(f"{out.path(MANIFEST)}: {manifest.n} images, {in_bytes(manifest.disk)}")
-
 
 EPILOG = """\b
 Examples:
@@ -93,14 +82,14 @@ def pull(
             with progress(f"fetching {archives.base(archive.url)}"[:40], in_bytes) as done:
                 manifest = archives.pull(archive, target, codec=codec, force=force, tell=done)
             made.append((target, manifest))
-        say(made, as_json=as_json)
+        say_made(made, as_json=as_json)
         return
     if not any(mark in source for mark in ("/", ".")) and not Path(source).exists():
         raise Impossible(f"{source}: {archives.nearest(source)} A URL or a folder will do, too.")
     target = Storage(place)
     with progress("fetching", in_bytes) as done:
         manifest = transfer.pull([Storage(source), *map(Storage, mirror)], target, force=force, tell=done)
-    say([(target, manifest)], as_json=as_json)
+    say_made([(target, manifest)], as_json=as_json)
 
 
 def stem(source: str) -> str:

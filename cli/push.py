@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
+from ident.cli.output import say_made
 from ident.cli.progress import in_bytes, progress
-from ident.cli.pull import say
 from ident.render import transfer
 from ident.render.storage import Storage
 
@@ -31,4 +31,4 @@ def push(data: str, dest: str, force: bool, as_json: bool) -> None:
     target = Storage(dest, "DEST")
     with progress("bringing", in_bytes) as done:
         manifest = transfer.push(Storage(data), target, force=force, tell=done)
-    say([(target, manifest)], as_json=as_json)
+    say_made([(target, manifest)], as_json=as_json)

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import click
 
+from ident.cli.options import QUALITY, parse_passes
 from ident.cli.progress import duration, in_bytes, plural, progress
-from ident.cli.show import QUALITY, parse_passes
 from ident.render import cluster, stage
 from ident.render import plan as planning
 from ident.render.codecs import CODECS

@@ -8,10 +8,11 @@ from pathlib import Path
 import click
 from click.core import ParameterSource
 
+from ident.cli.options import QUALITY, parse_passes
 from ident.cli.progress import progress
 from ident.render import gallery, latents
 from ident.render.errors import Impossible
-from ident.render.settings import PRESETS, Settings, check_passes, plain
+from ident.render.settings import PRESETS, Settings, plain
 
 
 def parse_grid(_: click.Context, __: click.Parameter, value: str | None) -> tuple[int, int] | None:
@@ -23,13 +24,6 @@ def parse_grid(_: click.Context, __: click.Parameter, value: str | None) -> tupl
         return int(columns), int(rows)
     raise click.BadParameter(f"{value!r} is not COLUMNSxROWS with numbers from 1 to 1000, like 6x6")
 
-
-def parse_passes(_: click.Context, __: click.Parameter, value: str) -> tuple[str, ...]:
-    """Names between commas."""
-    return check_passes(name.strip() for name in value.split(",") if name.strip())
-
-
-QUALITY = "How much work an image gets; reference is the paper's, and takes 60 times as long as balanced."
 
 EPILOG = """\b
 Examples:

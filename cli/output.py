@@ -1,0 +1,21 @@
+"""Results that several commands print."""
+
+from __future__ import annotations
+
+import json
+
+import click
+
+from ident.cli.progress import in_bytes
+from ident.render.manifest import MANIFEST, Manifest
+from ident.render.storage import Storage
+
+
+def say_made(made: list[tuple[Storage, Manifest]], *, as_json: bool) -> None:
+    """The datasets that were made: one JSON object, or a line each."""
+    if as_json:
+        found = [{"out": out.url, "images": manifest.n, "bytes": manifest.disk} for out, manifest in made]
+        click.echo(json.dumps({"datasets": found}))
+    else:
+        for out, manifest in made:
+            click.echo(f"{out.path(MANIFEST)}: {manifest.n} images, {in_bytes(manifest.disk)}")
