@@ -85,7 +85,7 @@ def check(result: Result, dim: int) -> None:
     if not all(is_number(number) and isfinite(number) for number in numbers) or len(result["learned"]) % dim:
         raise ValueError("its history is none")
     result["machine"]["ident"]
-    for split in {"test", *result["data"]}:
+    for split in {"test"} | {"train"} & set(result["data"]):
         result["scores"][split]
     if not isinstance(json.loads(result["recipe"]), dict):
         raise ValueError("its recipe is none")

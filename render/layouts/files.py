@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from io import BytesIO
 from pathlib import Path
-from tarfile import InvalidHeaderError  # type: ignore[attr-defined]
+from tarfile import EOFHeaderError  # type: ignore[attr-defined]
 from typing import IO, Any, Self
 
 import numpy as np
@@ -58,14 +58,14 @@ class Header(tarfile.TarInfo):
     """A header that must be there and whole: by itself tarfile takes what is wrong with a later one for the end."""
 
     @classmethod
-    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Self:
-        """The header in a block."""
-        if len(buf) != tarfile.BLOCKSIZE:
-            raise tarfile.ReadError("it is cut short")
+    def fromtarfile(cls, archive: tarfile.TarFile) -> Self:
+        """The next header."""
         try:
-            return super().frombuf(buf, encoding, errors)
-        except InvalidHeaderError as error:
-            raise tarfile.ReadError(str(error)) from error
+            return super().fromtarfile(archive)
+        except EOFHeaderError:  # the mark at the end
+            raise
+        except tarfile.HeaderError as error:
+            raise tarfile.ReadError(f"it is cut short, or damaged: {error}") from error
 
 
 def files_of_archive(stream: IO[bytes], where: str) -> Iterator[File]:

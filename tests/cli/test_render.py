@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -195,15 +196,18 @@ def test_images_that_were_not_rendered_as_the_dataset_says(data: Path, ident: Ru
 
 def processes_of(driver: int) -> dict[str, list[int]]:
     """The processes below a driver, by what they are; but for Ray's agents, which take a minute to notice."""
-    listed = subprocess.run(["ps", "-wweo", "pid,ppid,args"], capture_output=True, text=True, check=True).stdout
-    rows = [line.split(None, 2) for line in listed.splitlines()[1:]]
+    rows = list[tuple[int, int, str]]()
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # it has ended meanwhile
+            parent = (folder / "status").read_text().partition("PPid:")[2].split()[0]
+            rows.append((int(folder.name), int(parent), (folder / "cmdline").read_text(errors="replace")))
     below, found = {driver}, dict[str, list[int]]()
     for _ in range(4):
-        below |= {int(pid) for pid, parent, _ in rows if int(parent) in below}
-    for pid, _, args in rows:
+        below |= {pid for pid, parent, _ in rows if parent in below}
+    for pid, _, arguments in sorted(rows):
         for kind in ("raylet/raylet", "ray::Worker", "gcs_server"):
-            if int(pid) in below and kind in args:
-                found.setdefault(kind, []).append(int(pid))
+            if pid in below and kind in arguments:
+                found.setdefault(kind, []).append(pid)
     return found
 
 
