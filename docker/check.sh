@@ -19,7 +19,7 @@ fi
 
 make_debian() {
     command -v debootstrap > /dev/null || apt-get install -q -y --no-install-recommends debootstrap
-    if [ -e "$root" ] && [ ! -e "$root/.ident-check" ]; then
+    if [ -n "$(ls -A "$root" 2> /dev/null)" ] && [ ! -e "$root/.ident-check" ]; then
         echo "$root: is none of this script's; give another folder" >&2 && exit 2
     fi
     rm -rf --one-file-system "$root"
