@@ -99,7 +99,7 @@ def test_killed_and_typed_again_it_goes_on_to_the_same_end(ident: Run, tmp_path:
     child.send_signal(signal.SIGINT)
     _, errors = child.communicate(timeout=60)
     assert child.returncode == 1, errors
-    assert "type the same command to go on" in errors
+    assert "the same command goes on with what it has kept" in errors
     assert (place / "checkpoint.pt").exists()
     again = ident(*arguments, "--out", "out")
     assert again.returncode == 0, again.stderr
