@@ -132,6 +132,7 @@ def test_subsets_of_latents(data: Path) -> None:
             open_sampler(Dataset(data), "laplace", space="box", seed=0, subset=subset)
 
 
+@pytest.mark.slow
 def test_the_command(ident: Run, data: Path, tmp_path: Path) -> None:
     done = ident("pairs", data, "--conditional", "laplace", "--n", 5000, "--plot", "--show", 3)
     assert done.returncode == 0, done.stderr

@@ -87,6 +87,7 @@ def test_pairs_are_exact_where_positives_are_there(tmp_path: Path) -> None:
         open_sampler(Dataset(tmp_path / "without"), None, space="box", seed=0, pairs="exact")
 
 
+@pytest.mark.slow
 def test_the_commands(ident: Run, tmp_path: Path) -> None:
     small = ("--n", 48, "--size", 64, "--quality", "draft", "--shard-size", 16)
     arguments = ("render", *small, "--positives", "laplace(0.3)")

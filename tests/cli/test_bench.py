@@ -112,6 +112,7 @@ def test_killed_and_typed_again_it_goes_on_to_the_same_end(ident: Run, tmp_path:
     assert len(one["history"]) == 8
 
 
+@pytest.mark.slow
 def test_a_tier_of_its_own_by_ray_with_curves(ident: Run, tmp_path: Path) -> None:
     (tmp_path / "tiny.toml").write_text(TIER)
     filters = ("--space", "box", "--conditional", "laplace")

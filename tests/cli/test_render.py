@@ -348,6 +348,7 @@ def s3(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Moody]:
         yield app
 
 
+@pytest.mark.slow
 def test_an_s3_that_answers_500_now_and_then(s3: Moody, data: Path, ident: Run, tmp_path: Path) -> None:
     s3.moody = True
     done = ident("render", "--n", 20, "--out", "s3://bucket/d", *SMALL)
