@@ -73,3 +73,4 @@ def test_the_compose_files_start_a_head_and_workers_that_share_a_volume() -> Non
         assert any(str(volume).startswith("data:") for volume in service["volumes"])
     more = yaml.safe_load((ROOT / "docker" / "compose.cuda.yaml").read_text())
     assert set(more["services"]) <= set(made["services"])
+    assert "--num-cpus" not in more["services"]["worker"]["command"]  # or GPUs beyond the cores would idle

@@ -9,7 +9,7 @@ from dataclasses import MISSING, dataclass, field, fields
 from pathlib import Path
 from typing import Any, cast
 
-from ident.benchmark import encoders, metrics, plugins
+from ident.benchmark import distributions, encoders, metrics, plugins
 from ident.benchmark.suites.curriculum import Curriculum
 from ident.benchmark.suites.rows import frozen, read
 from ident.benchmark.train import Training, is_number
@@ -48,7 +48,7 @@ class Tier:
     """Whether encoders see observations whitened, and begin with outputs that are."""
     curriculum: Curriculum = field(default_factory=Curriculum)
     """Of unsupervised trainings."""
-    scale: float = 0.05
+    scale: float = distributions.SCALE
     """Of conditionals that give none, as in Table 4."""
     encoder: str = "mlp"
     """Or another of `encoders.ENCODERS`, or module:function."""
