@@ -17,9 +17,10 @@ from ident.render.importing import Given, Streamed, bring
 from ident.render.layouts import LAYOUTS
 from ident.render.layouts.files import files_of_archive
 from ident.render.manifest import Manifest
-from ident.render.storage import Storage
+from ident.render.storage import Storage, free_bytes
 
 ZENODO = "https://zenodo.org/api"
+LARGEST_RECORD = 2**24  # bytes of Zenodo's answer
 ENDINGS = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz")
 
 
@@ -56,14 +57,16 @@ def record(number: str, api: str | None) -> dict[str, Archive]:
     if not number.isdecimal():
         raise Impossible(f"zenodo:{number}: give the number of a record, like zenodo:4502485")
     try:
-        made = json.loads(b"".join(web.stream(where)))
+        made = json.loads(web.read(where, LARGEST_RECORD))
         found = {}
         for file in made["files"]:
             kind, _, sum_ = file["checksum"].partition(":")
             if kind != "md5" or len(sum_) != 32 or not isinstance(file["size"], int):
                 raise ValueError(f"checksum {file['checksum']!r}, size {file['size']!r}")
-            origin = f"zenodo:{number}/{file['key']}, md5 {sum_}"
-            found[str(file["key"])] = Archive(str(file["links"]["self"]), origin, file["size"], sum_)
+            name, url = str(file["key"]), str(file["links"]["self"])
+            if not (name + url).isprintable() or not url.startswith(("https://", f"{api.partition('://')[0]}://")):
+                raise ValueError(f"file {name!r} at {url!r}")
+            found[name] = Archive(url, f"zenodo:{number}/{name}, md5 {sum_}", file["size"], sum_)
     except FileNotFoundError as error:
         raise Impossible(f"{where}: there is no such record") from error
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
@@ -114,18 +117,28 @@ def pull(archive: Archive, out: Storage, *, codec: str, force: bool, tell: Tell)
     """Bring an archive into shards in a folder, as it streams by."""
     parent, _, name = archive.url.rpartition("/")
     place = Storage(parent or ".")
-    size = archive.size if archive.size is not None else place.size(name)
-    stream = Streamed(place.stream(name), lambda count: tell(count, size or count))
-
-    def check() -> None:
-        stream.drain()
-        if archive.md5 is not None and stream.md5.hexdigest() != archive.md5:
-            raise Failed(f"{archive.url}: arrived damaged, its md5 is {stream.md5.hexdigest()}, not {archive.md5}")
-
-    files = files_of_archive(cast("IO[bytes]", stream), archive.url)
-    identity = archive.md5 or f"{archive.url} {size}"
     try:
-        given = Given(files, archive.url, archive.origin, identity, size or 0, check)
+        version = place.version(name) if archive.md5 is None else None
+        size = version.size if version else archive.size
+        # Of an archive whose size nobody knows as much may come as there is room for.
+        most = free_bytes(out.here) if size is None else size
+        pieces = web.bounded(place.stream(name, version=version), most, archive.url)
+        stream = Streamed(pieces, lambda count: tell(count, size or count))
+
+        def check() -> None:
+            stream.drain()
+            if archive.md5 is not None and stream.md5.hexdigest() != archive.md5:
+                raise Failed(f"{archive.url}: arrived damaged, its md5 is {stream.md5.hexdigest()}, not {archive.md5}")
+
+        given = Given(
+            files_of_archive(cast("IO[bytes]", stream), archive.url),
+            archive.url,
+            archive.origin,
+            archive.md5 or archive.url,
+            size or 0,
+            check,
+            f"{version.size} {version.mark}" if version else "",
+        )
         return bring(given, LAYOUTS, out, codec=codec, force=force)
     except FileNotFoundError as error:
         raise Impossible(f"{archive.url}: is not there") from error

@@ -17,7 +17,7 @@ from ident.render.aliases import Array, Float32s
 from ident.render.errors import Failed, Impossible
 from ident.render.manifest import AGAIN, MANIFEST, Manifest
 from ident.render.shards import Shard
-from ident.render.storage import Storage, cache_folder, lock, whole
+from ident.render.storage import Storage, cache_folder, check_room, lock, whole
 
 OPEN_SHARDS = min(256, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 4)
 """At once in a process; each takes a file descriptor."""
@@ -138,8 +138,10 @@ def open_shard(storage: Storage, manifest: Manifest, number: int) -> Shard:
 def fetch(storage: Storage, manifest: Manifest, number: int, path: Path) -> None:
     """Copy a finished shard of a remote dataset to a path, and check it."""
     file, record = manifest.span(number).file, manifest.shards[number]
+    said = f"{record.bytes / 1e9:.2f} GB of {storage.path(file)} are to come,"
+    check_room(path.parent, record.bytes, said, "let IDENT_CACHE and TMPDIR name other folders")
     try:
-        storage.fetch(file, path)
+        storage.fetch(file, path, record.bytes)
     except FileNotFoundError as error:
         raise Failed(f"{storage.path(file)}: is missing; {AGAIN}") from error
     wrong = Storage(str(path.parent)).fault(path.name, record.bytes, record.sha256)

@@ -31,6 +31,8 @@ class Given:
     identity: str
     size: int
     check: Callable[[], object] = lambda: None
+    version: str = ""
+    """Which of the files that were or will be there by this name they are, if that is known."""
 
 
 class Streamed:
@@ -61,7 +63,8 @@ class Streamed:
 
 def bring(given: Given, layouts: Mapping[str, Layout], out: Storage, *, codec: str, force: bool) -> Manifest:
     """Bring files in one of the layouts into shards in a folder."""
-    key = sha256(json.dumps([given.origin, given.identity, list(layouts), codec]).encode()).digest()
+    command = sha256(json.dumps([given.origin, given.identity, list(layouts), codec]).encode()).digest()
+    key = command + (sha256(given.version.encode()).digest() if given.version else b"")
     done = finished(out, key)
     if done is not None:
         return done
@@ -69,10 +72,13 @@ def bring(given: Given, layouts: Mapping[str, Layout], out: Storage, *, codec: s
     make_folder(out.here / "shards")
     with lock(out.here / LOCK, f"{out}: another run is writing there"):
         tidy(out)
-        if begun(out) != key.hex():
-            if not force and holds_something(out):
-                raise Impossible(f"{out}: holds something else: give --force to overwrite it, or another --out")
-            clear(out)
+        there = begun(out) or ""
+        if there != key.hex():
+            of_command = there.startswith(command.hex())
+            if not force and holds_something(out) and (not of_command or out.size(MANIFEST) is not None):
+                held = f"what {given.where} was before" if of_command else "something else"
+                raise Impossible(f"{out}: holds {held}: give --force to overwrite it, or another --out")
+            clear(out)  # also what was begun of an earlier version: of two, no dataset is made
         check_room(out.here, given.size, f"about {given.size / 1e9:.2f} GB are needed,")
         items = layouts[found].items(files, given.where)
         return Intake(out, Imported(found, given.origin), codec, key).run(items, given.check)

@@ -2,7 +2,8 @@
 
 Every image is decoded, checked, encoded anew and kept in a journal; when all are there and the archive's own checksum
 holds, shards are made of these, and each journal goes with its last row. So there is never a second copy of more than
-a shard, and an interrupted import does not encode an image twice.
+a shard, and an interrupted import does not encode an image twice. All rows are of the files as they came last: beside
+an image the journal has its file's sha256, and the shards are noted with one of all that they were made of.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import shutil
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict
+from hashlib import sha256
 from io import BytesIO
 from pathlib import Path
 
@@ -21,6 +23,7 @@ from PIL import Image
 from ident.render import shards
 from ident.render.aliases import Array, Float32s
 from ident.render.errors import Failed
+from ident.render.holdings import clear
 from ident.render.layouts.layout import Item, Latents, Parts, Picture
 from ident.render.manifest import MANIFEST, Imported, Manifest, Record, describe_latents
 from ident.render.settings import SIZES
@@ -34,7 +37,8 @@ OPEN = 200  # journals at a time; systems allow a process some 1,000 files
 MODES = ("RGB", "RGBA", "L", "P", "1")
 FORMATS = ("png", "webp", "jpeg")
 
-Encoded = tuple[bytes, Sums]
+Encoded = tuple[list[bytes], Sums]
+"""An image, the sha256 of the file that it was, and the sums of its pixels."""
 
 
 def decode(data: bytes, where: str) -> Array:
@@ -68,6 +72,8 @@ class Intake:
         self._column: Column | None = None
         self._records = dict[int, Record]()
         self._ends = list[int]()
+        self._made_of: str | None = None
+        self._digest = sha256()
 
     def run(self, items: Iterable[Item], check: Callable[[], object]) -> Manifest:
         """Take in all items, and make shards of them once `check` finds nothing wrong with where they came from."""
@@ -77,6 +83,7 @@ class Intake:
         try:
             self._take_in(items)
             check()
+            self._settle()
             self._lay_out()
             manifest = self._make_shards()
         finally:
@@ -93,7 +100,7 @@ class Intake:
             if bytes.fromhex(made["key"]) != self._key:
                 return
             records = {int(number): Record(**record) for number, record in made["records"].items()}
-            self._ends = list(map(int, made["ends"]))
+            self._ends, self._made_of = list(map(int, made["ends"])), made["made_of"]
         except (OSError, ValueError, TypeError, KeyError):
             return
         for number, record in records.items():
@@ -102,12 +109,12 @@ class Intake:
 
     def _note(self) -> None:
         records = {number: asdict(record) for number, record in self._records.items()}
-        made = {"key": self._key.hex(), "ends": self._ends, "records": records}
+        made = {"key": self._key.hex(), "ends": self._ends, "records": records, "made_of": self._made_of}
         write(self._out.here / IMPORTED, json.dumps(made).encode())
 
     def _take_in(self, items: Iterable[Item]) -> None:
-        for picture, (data, sums) in in_order(self._encode, self._new(items)):
-            self._journal(picture.part, picture.number).add(picture.number % SHARD_SIZE, [data], sums)
+        for picture, (encoded, sums) in in_order(self._encode, self._new(items)):
+            self._journal(picture.part, picture.number).add(picture.number % SHARD_SIZE, encoded, sums)
 
     def _new(self, items: Iterable[Item]) -> Iterator[Picture]:
         """Note what comes; gives the images that are not there yet."""
@@ -121,14 +128,17 @@ class Intake:
                 if item.part in self._raw:
                     raise Failed(f"{self._source.origin}: raw latents of part {item.part} are there twice")
                 self._raw[item.part] = item.raw
+                self._digest.update(f"latents {item.part} ".encode() + item.raw.tobytes())
                 continue
             if item.number in self._seen.setdefault(item.part, set()):
                 raise Failed(f"{self._source.origin}: {item.name} is there twice")
             self._seen[item.part].add(item.number)
+            digest = sha256(item.data).digest()
+            self._digest.update(f"image {item.part} {item.number} ".encode() + digest)
             if self._column is None:
                 size = len(decode(item.data, item.name))
                 self._column = shards.columns(size, self._codec, ())["images"]
-            if not self._has(item):
+            if not self._has(item, digest):
                 yield item
 
     def _encode(self, item: Picture) -> Encoded:
@@ -136,7 +146,7 @@ class Intake:
         assert column is not None
         if image.shape != column.shape:
             raise Failed(f"{item.name}: {image.shape[0]} pixels a side, the first image has {column.shape[0]}")
-        return column.encode(image), shards.sums(image)
+        return [column.encode(image), sha256(item.data).digest()], shards.sums(image)
 
     def _journal(self, part: int, number: int) -> Journal:
         block = part, number // SHARD_SIZE
@@ -144,17 +154,29 @@ class Intake:
         if journal is None:
             if len(self._journals) >= OPEN:
                 self._journals.pop(next(iter(self._journals))).close()
-            journal = Journal(self._file(*block), self._key, 1)
+            journal = Journal(self._file(*block), self._key, 2)
         self._journals[block] = journal  # the last, as the one used last
         return journal
 
     def _file(self, part: int, block: int) -> Path:
         return self._parts / f"{part}-{block:05d}.part"
 
-    def _has(self, item: Picture) -> bool:
+    def _has(self, item: Picture, digest: bytes) -> bool:
         if item.part < len(self._ends) - 1 and (self._ends[item.part] + item.number) // SHARD_SIZE in self._records:
             return True
-        return item.number % SHARD_SIZE in self._journal(item.part, item.number)
+        row, journal = item.number % SHARD_SIZE, self._journal(item.part, item.number)
+        return row in journal and journal.row(row)[0][1] == digest
+
+    def _settle(self) -> None:
+        """Note of what the shards are made; refuse to complete those that were made of something else."""
+        if self._records and self._made_of != self._digest.hexdigest():
+            where = f"{self._source.origin}: has changed since the import was begun"
+            if self._out.size(MANIFEST) is not None:
+                (self._out.here / IMPORTED).unlink()
+                raise Failed(f"{where}; give --force to overwrite {self._out}, or another --out")
+            clear(self._out)
+            raise Failed(f"{where}; type the command again, which begins anew")
+        self._made_of = self._digest.hexdigest()
 
     def _lay_out(self) -> None:
         """Where each part begins among all rows; an error if an image or its latents are missing."""
@@ -175,10 +197,7 @@ class Intake:
                 raise Failed(f"{where}: {len(raw)} latents and {len(seen)} images, look at image {missing[0]}")
         if set(self._seen) != set(self._raw):
             raise Failed(f"{where}: images of parts {sorted(self._seen)}, latents of parts {sorted(self._raw)}")
-        ends = np.cumsum([0, *(len(self._raw[part]) for part in sorted(self._raw))]).tolist()
-        if self._ends not in ([], ends):
-            raise Failed(f"{where}: has changed since the import was begun; give another --out")
-        self._ends = ends
+        self._ends = np.cumsum([0, *(len(self._raw[part]) for part in sorted(self._raw))]).tolist()
 
     def _rows(self, start: int, n: int) -> Iterator[tuple[int, Journal, int]]:
         """Of each row of a shard its number there, and where it is kept."""
@@ -209,7 +228,8 @@ class Intake:
             gathered.unlink(missing_ok=True)
             with Journal(gathered, self._key, 1) as journal:
                 for row, source, at in self._rows(span.start, span.n):
-                    journal.add(row, *source.row(at))
+                    (image, _), sums = source.row(at)
+                    journal.add(row, [image], sums)
                 part, rows, recipe = gathered.with_suffix(".h5"), raw[span.start :][: span.n], manifest.recipe()
                 self._records[number] = put_shard(self._out, part, span, rows, kept, journal, recipe)
             self._note()

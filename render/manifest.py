@@ -340,10 +340,7 @@ class Manifest:
         """The manifest of a dataset."""
         where = storage.path(MANIFEST)
         try:
-            size = storage.size(MANIFEST)
-            if size is not None and size > LARGEST_MANIFEST:
-                raise Failed(f"{where}: {size} bytes, more than any dataset.json has")
-            return cls.from_json(storage.read(MANIFEST), where)
+            return cls.from_json(storage.read(MANIFEST, LARGEST_MANIFEST), where)
         except (FileNotFoundError, NotADirectoryError) as error:
             raise Impossible(f"{storage}: no dataset there, {MANIFEST} is missing") from error
 

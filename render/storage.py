@@ -264,23 +264,53 @@ class Storage:
             return f"is damaged, its sha256 is {wrong}, not {digest}"
         return None
 
-    def stream(self, name: str, start: int = 0, pause: web.Pause | None = None) -> Iterator[bytes]:
-        """The bytes of a file from `start` on; FileNotFoundError if there is none. For `pause` see web.patiently."""
+    def stream(
+        self, name: str, start: int = 0, pause: web.Pause | None = None, version: web.Version | None = None
+    ) -> Iterator[bytes]:
+        """The bytes of a file from `start` on; FileNotFoundError if there is none. As web.stream has them."""
         if self.folder:
             if (self.folder / name).exists() and not (self.folder / name).is_file():
                 raise Failed(f"{self.path(name)}: is not a file")
             return _pieces((self.folder / name).open("rb"), start)
         if self.http:
-            return web.stream(self.path(name), start, pause)
-        return web.patiently(lambda place: self._remote_pieces(name, place), self.path(name), start, pause)
+            return web.stream(self.path(name), start, pause, version)
+        if version is None:
+            return web.patiently(lambda place: self._remote_pieces(name, place), self.path(name), start, pause)
+
+        def open_at(place: int, seen: bytes) -> Iterator[bytes]:
+            if version.differs(self.version(name)):
+                raise web.changed(self.path(name))
+            if version.strong:
+                return self._remote_pieces(name, place)
+            return web.beyond(self._remote_pieces(name, 0), place, seen, self.path(name))
+
+        return web.one_version(open_at, self.path(name), version.size)
 
     def _remote_pieces(self, name: str, start: int) -> Iterator[bytes]:
         with self._told(name):
             yield from _pieces(self._files().open(self.path(name), "rb", block_size=2**23), start)
 
-    def read(self, name: str) -> bytes:
-        """A small file's content; FileNotFoundError if there is none."""
-        return b"".join(self.stream(name))
+    def version(self, name: str) -> web.Version:
+        """Which file there is by a name; FileNotFoundError if there is none."""
+        if self.folder:
+            facts = (self.folder / name).stat()
+            return web.Version(facts.st_size, modified=str(facts.st_mtime_ns))
+        if self.http:
+            return web.version(self.path(name))
+
+        def ask(files: Any, path: str) -> web.Version:
+            facts = files.info(path)
+            etag = str(facts.get("ETag") or facts.get("etag") or "")
+            return web.Version(facts["size"], etag, strong=bool(etag))
+
+        return self._again(name, ask)
+
+    def read(self, name: str, most: int) -> bytes:
+        """The content of a file of so many bytes at most; FileNotFoundError if there is none."""
+        if self.http:
+            return web.read(self.path(name), most)
+        pieces, path = self.stream if self.folder else self._remote_pieces, self.path(name)
+        return web.again(lambda: b"".join(web.bounded(pieces(name, 0), most, path)), path)
 
     def write(self, name: str, data: bytes) -> None:
         """Write a small file."""
@@ -295,7 +325,7 @@ class Storage:
             if self.folder:
                 return (self.folder / name).stat().st_size
             if self.http:
-                return web.size(self.path(name))
+                return web.version(self.path(name)).size
             return int(self._again(name, lambda files, path: files.size(path)))
         except FileNotFoundError:
             return None
@@ -324,11 +354,10 @@ class Storage:
             self.put(part, name)
             part.unlink()
 
-    def fetch(self, name: str, path: Path) -> None:
-        """Copy a file to a local path."""
+    def fetch(self, name: str, path: Path, most: int) -> None:
+        """Copy a file of so many bytes at most to a local path."""
         with naming(path), path.open("wb") as file:
-            for piece in self.stream(name):
-                file.write(piece)
+            file.writelines(web.bounded(self.stream(name), most, self.path(name)))
 
     def delete(self, name: str) -> None:
         """Remove a file, if it is there."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import random
+import ssl
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, HTTPServer, ThreadingHTTPServer
 from pathlib import Path
@@ -25,6 +26,16 @@ class Moods:
     statuses: list[tuple[int, dict[str, str]]] = field(default_factory=list)
     """What the next answers are instead."""
     ranges: bool = True
+    if_range: bool = True
+    """Whether the condition of a range is looked at."""
+    marks: Callable[[bytes], dict[str, str]] = lambda _: {}
+    """The headers that tell one version of a file from another."""
+    shifted: int | None = 0
+    """By how much the range that is sent differs from the one that was asked for; None does not say what is sent."""
+    breaks: list[int | None] = field(default_factory=list)
+    """After how many bytes the next answers break off; None: not at all."""
+    raw: Callable[[str], Iterable[bytes] | None] = lambda _: None
+    """What is sent instead of an answer, from the first byte on."""
     longer: int = 0
     """By how much Content-Length is wrong for a shard."""
     changed: Callable[[str, bytes], bytes] = lambda _, data: data
@@ -36,6 +47,7 @@ class Moods:
     redirect: bool = False
     url: str = ""
     asked: list[tuple[str, str | None]] = field(default_factory=list)
+    conditions: list[str | None] = field(default_factory=list)
     agents: set[str] = field(default_factory=set)
     sent: int = 0
     chance: random.Random = field(default_factory=lambda: random.Random(0))
@@ -51,7 +63,11 @@ class Handler(BaseHTTPRequestHandler):
         moods = self.moods
         wanted = self.headers.get("Range")
         moods.asked.append((self.path, wanted))
+        moods.conditions.append(self.headers.get("If-Range"))
         moods.agents.add(self.headers.get("User-Agent", ""))
+        if (pieces := moods.raw(self.path)) is not None:
+            self.send(pieces)
+            return
         if moods.redirect and not self.path.startswith("/moved"):
             self.answer(302, {"Location": f"/moved{self.path}"})
             return
@@ -63,25 +79,38 @@ class Handler(BaseHTTPRequestHandler):
             self.answer(404, {})
             return
         data = moods.changed(self.path, path.read_bytes())
-        start = int(wanted.removeprefix("bytes=").partition("-")[0]) if wanted and moods.ranges else 0
+        marks, condition = moods.marks(data), self.headers.get("If-Range")
+        if not moods.ranges or (moods.if_range and condition and condition not in marks.values()):
+            wanted = None
+        start = int(wanted.removeprefix("bytes=").partition("-")[0]) if wanted else 0
         if start and start >= len(data):
             self.answer(416, {})
             return
-        body = data[start:]
+        begin = start + (moods.shifted or 0 if start else 0)
+        body = data[begin:]
         self.send_response(206 if start else 200)
+        for name, value in marks.items():
+            self.send_header(name, value)
+        if start and moods.shifted is not None:
+            self.send_header("Content-Range", f"bytes {begin}-{len(data) - 1}/{len(data)}")
         self.send_header("Content-Length", str(len(body) + (moods.longer if path.suffix == ".h5" else 0)))
         self.end_headers()
         if moods.chance.random() < moods.cut:
             body = body[: moods.chance.randrange(len(body) + 1)]
+        if moods.breaks:
+            body = body[: moods.breaks.pop(0)]
         step = 1 if moods.trickle else 2**16
-        try:
-            for i in range(0, len(body), step):
-                self.wfile.write(body[i : i + step])
-                moods.sent += len(body[i : i + step])
-                time.sleep(moods.trickle or moods.pause)
-        except OSError:
-            pass
+        self.send(body[i : i + step] for i in range(0, len(body), step))
+
+    def send(self, pieces: Iterable[bytes]) -> None:
+        """Send pieces as long as somebody takes them."""
+        moods = self.moods
         self.close_connection = True
+        with suppress(OSError):
+            for piece in pieces:
+                self.wfile.write(piece)
+                moods.sent += len(piece)
+                time.sleep(moods.trickle or moods.pause)
 
     def answer(self, status: int, headers: dict[str, str]) -> None:
         self.send_response(status)
@@ -92,14 +121,16 @@ class Handler(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def serving(folder: Path) -> Iterator[Moods]:
+def serving(folder: Path, encryption: ssl.SSLContext | None = None) -> Iterator[Moods]:
     """Serve a folder on this machine; its moods may be changed on the way."""
     moods = Moods(folder)
     server = ThreadingHTTPServer(("127.0.0.1", 0), type("MoodyHandler", (Handler,), {"moods": moods}))
     server.daemon_threads = True
+    if encryption:
+        server.socket = encryption.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
     thread.start()
-    moods.url = f"http://127.0.0.1:{server.server_port}"
+    moods.url = f"{'https' if encryption else 'http'}://127.0.0.1:{server.server_port}"
     try:
         yield moods
     finally:

@@ -82,7 +82,7 @@ def test_killed_at_half_and_continued(painted: Path, ident: Run, tmp_path: Path)
     ("arguments", "code", "said"),
     [
         (("pull", "./nowhere"), 2, "nowhere: no dataset there, dataset.json is missing"),
-        (("pull", "http://127.0.0.1:9/d"), 1, "127.0.0.1:9/d/dataset.json: "),
+        (("pull", "http://127.0.0.1:9/d"), 1, "127.0.0.1:9 cannot be reached (Connection refused)"),
         (("pull", "foo://bar"), 2, "nobody knows foo://"),
         (("push", "nowhere", "there"), 2, "nowhere: no dataset there"),
         (("push", "nowhere", "http://host/there"), 2, "nothing that lasts can be written there"),
@@ -100,6 +100,37 @@ def test_what_cannot_be(ident: Run, arguments: tuple[str, ...], code: int, said:
     assert said in done.stderr
     assert done.stderr.count("\n") == 1
     assert not (tmp_path / "data").exists()
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        ("3dident", "--zenodo", "https://zenodo.invalid/api"),
+        ("https://zenodo.invalid/d",),
+        ("https://zenodo.invalid/x.tar",),
+    ],
+)
+def test_without_a_network(ident: Run, source: tuple[str, ...], tmp_path: Path) -> None:
+    done = ident("pull", *source)
+    said = "ident: zenodo.invalid cannot be reached (its name is not known here): is there a network?"
+    assert (done.returncode, done.stdout, done.stderr.splitlines()) == (1, "", [said])
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_server_that_is_rude(ident: Run, tmp_path: Path) -> None:
+    (tmp_path / "served").mkdir()
+    with serving(tmp_path / "served") as moods:
+        moods.raw = lambda _: [b"HTTP/1.1 403 \x1b]0;owned\x07\r\n\r\n"]
+        for command in ("pull", "info", "verify"):
+            done = ident(command, f"{moods.url}/d")
+            assert done.returncode == 1
+            assert done.stderr == f"ident: {moods.url}/d/dataset.json: answers 403 Forbidden\n"
+        moods.raw = lambda _: [b"HTTP/1.1 302 Found\r\nLocation: file:///etc/passwd\r\n\r\n"]
+        done = ident("pull", f"{moods.url}/x.tar")
+        assert done.returncode == 1
+        said = "is redirected to 'file:///etc/passwd'; only to http:// and https:// it is followed"
+        assert done.stderr == f"ident: {moods.url}/x.tar: {said}\n"
+    assert [path.name for path in tmp_path.iterdir()] == ["served"]
 
 
 def stand_in(folder: Path) -> None:

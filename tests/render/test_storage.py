@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ident.render import storage, web
+from ident.render import storage
 from ident.render.errors import Failed, Impossible
 from ident.render.storage import Storage
 from tests.servers import as_s3
@@ -70,14 +70,14 @@ def same_files(place: Storage, tmp_path: Path) -> None:
     """What every storage does."""
     assert place.size("a.json") is None
     with pytest.raises(FileNotFoundError):
-        place.read("a.json")
+        place.read("a.json", 9)
     place.write("a.json", b"one")
     place.write("a.json", b"other")
-    assert place.read("a.json") == b"other"
+    assert place.read("a.json", 9) == b"other"
     assert place.size("a.json") == 5
     (tmp_path / "part").write_bytes(b"shard")
     place.take(tmp_path / "part", "shards/00000.h5")
-    assert place.read("shards/00000.h5") == b"shard"
+    assert place.read("shards/00000.h5", 9) == b"shard"
     assert not (tmp_path / "part").exists()
     assert place.names("shards/[0-9]*.h5") == ["shards/00000.h5"]
     place.delete("a.json")
@@ -123,14 +123,18 @@ class Forbidding(BaseHTTPRequestHandler):
 def test_a_bucket_that_forbids_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     with as_s3(ThreadingHTTPServer(("127.0.0.1", 0), Forbidding), monkeypatch):
         place = Storage("s3://theirs/d", "DEST")
-        for ask in (lambda: place.size("a.json"), lambda: place.read("a.json")):
+        for ask in (lambda: place.size("a.json"), lambda: place.read("a.json", 9)):
             with pytest.raises(Failed, match=r"^s3://theirs/d/a\.json: .*; check the credentials$"):
                 ask()
         with pytest.raises(Impossible, match=r"^s3://theirs/d/a\.json: .*; give another DEST$"):
             place.write("a.json", b"data")
 
 
-def test_a_storage_that_stays_away_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(web, "sleep", lambda _: None)
-    with pytest.raises(Failed, match=r"http://127\.0\.0\.1:9/data/dataset\.json: .*, 6 times in a row"):
-        Storage("http://127.0.0.1:9/data").read("dataset.json")
+def test_a_file_is_read_up_to_a_size(tmp_path: Path) -> None:
+    for place in Storage(str(tmp_path)), Storage("memory://bounded"):
+        place.write("a.json", b"123456789")
+        assert place.read("a.json", 9) == b"123456789"
+        with pytest.raises(Failed, match=r"/a\.json: has more than 8 bytes$"):
+            place.read("a.json", 8)
+        with pytest.raises(Failed, match=r"/a\.json: has more than 8 bytes$"):
+            place.fetch("a.json", tmp_path / "copy", 8)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import chain, repeat
 from pathlib import Path
 from threading import Timer
 from typing import Any
@@ -14,11 +16,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ident.render import transfer, web
+from ident.render import manifest, transfer, web
 from ident.render.dataset import Dataset
 from ident.render.errors import Failed, Impossible
 from ident.render.manifest import Manifest
 from ident.render.storage import Storage
+from ident.render.verify import verify
 from tests.render.engines import RECIPE
 from tests.render.test_dataset import WANTED, N, paint
 from tests.servers import Moods, serving
@@ -78,6 +81,8 @@ def test_a_pull_brings_the_same_bytes(moods: Moods, painted: Path, tmp_path: Pat
         {"cut": 0.3, "ranges": False},
         {"statuses": [(429, {"Retry-After": "1"}), (503, {}), (500, {}), (429, {"Retry-After": "Wed, 21 Oct 2015"})]},
         {"ranges": False},
+        {"cut": 0.3, "shifted": -7},
+        {"cut": 0.3, "shifted": None},
         {"redirect": True},
     ],
     ids=str,
@@ -182,6 +187,66 @@ def test_a_hostile_manifest_is_refused(moods: Moods, tmp_path: Path, said: str) 
     assert not (tmp_path / "d").exists()
 
 
+def without_an_end(moods: Moods, name: str) -> None:
+    """Let a file go on for 50 MB."""
+
+    def endless(path: str) -> Iterator[bytes] | None:
+        if not path.endswith(name):
+            return None
+        content = (moods.folder / path.lstrip("/")).read_bytes()
+        return chain([b"HTTP/1.0 200 OK\r\n\r\n", content], repeat(b" " * 2**16, 800))
+
+    moods.raw = endless
+
+
+def test_a_manifest_without_an_end(moods: Moods, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(manifest, "LARGEST_MANIFEST", 2**20)
+    without_an_end(moods, "dataset.json")
+    reads: list[Callable[[str], object]] = [
+        Dataset,
+        lambda place: verify(place, done=lambda *_: None),
+        lambda place: Manifest.read(Storage(place)),
+    ]
+    for read in reads:
+        moods.sent = 0
+        with pytest.raises(Failed, match=r"/d/dataset\.json: has more than 1048576 bytes$"):
+            read(f"{moods.url}/d")
+        assert moods.sent < 400 * 2**16  # what did not fit into the buffers on the way
+
+
+def test_a_shard_without_an_end(moods: Moods, painted: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("IDENT_CACHE", str(tmp_path / "cache"))
+    size = Manifest.read(Storage(str(painted / "d"))).shards[1].bytes
+    without_an_end(moods, "00001.h5")
+    said = rf"{moods.url}/d/shards/00001\.h5: has more than {size} bytes$"
+    with pytest.raises(Failed, match=said):
+        Dataset(f"{moods.url}/d").image(8)
+    (wrong,) = verify(f"{moods.url}/d", done=lambda *_: None).wrong
+    assert re.search(said, wrong)
+    assert moods.sent < 2 * 400 * 2**16
+    assert not list((tmp_path / "cache").rglob("*.h5"))
+    pull(moods.url, tmp_path / "d")  # which takes what belongs to it
+    assert same(tmp_path / "d", painted)
+
+
+def test_a_shard_larger_than_the_disk_is_not_begun(
+    moods: Moods, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("IDENT_CACHE", str(tmp_path / "cache"))
+
+    def changed(_: str, data: bytes) -> bytes:
+        made = json.loads(data)
+        made["shards"][1]["bytes"] = 10 * 10**12
+        return json.dumps(made).encode()
+
+    moods.changed = changed
+    with pytest.raises(
+        Impossible, match=r"10000\.00 GB of http.*/d/shards/00001\.h5 are to come, .* GB are free there"
+    ):
+        Dataset(f"{moods.url}/d").image(8)
+    assert [path for path, _ in moods.asked] == ["/d/dataset.json"]
+
+
 def test_a_manifest_of_terabytes_is_refused(moods: Moods, tmp_path: Path) -> None:
     def changed(_: str, data: bytes) -> bytes:
         made = json.loads(data)
@@ -201,7 +266,7 @@ def test_a_million_shards_are_refused(moods: Moods, tmp_path: Path) -> None:
         return json.dumps(made | {"n": 10**6, "shard_size": 1, "shards": shards}).encode()
 
     moods.changed = changed
-    with pytest.raises(Failed, match=r"more than any dataset\.json has"):
+    with pytest.raises(Failed, match=r"dataset\.json: has more than 67108864 bytes$"):
         pull(moods.url, tmp_path / "d")
 
 
