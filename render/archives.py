@@ -64,7 +64,8 @@ def record(number: str, api: str | None) -> dict[str, Archive]:
             if kind != "md5" or len(sum_) != 32 or not isinstance(file["size"], int):
                 raise ValueError(f"checksum {file['checksum']!r}, size {file['size']!r}")
             name, url = str(file["key"]), str(file["links"]["self"])
-            if not (name + url).isprintable() or not url.startswith(("https://", f"{api.partition('://')[0]}://")):
+            safe = url.startswith(("https://", f"{api.partition('://')[0]}://"))
+            if not safe or not (name + url).isprintable() or "/" in name:
                 raise ValueError(f"file {name!r} at {url!r}")
             found[name] = Archive(url, f"zenodo:{number}/{name}, md5 {sum_}", file["size"], sum_)
     except FileNotFoundError as error:

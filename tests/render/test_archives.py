@@ -6,20 +6,25 @@ import hashlib
 import io
 import json
 from collections.abc import Callable, Iterator
+from itertools import chain, repeat
 from pathlib import Path
 
+import boto3
 import numpy as np
 import pytest
+from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
 from PIL import Image
+from werkzeug.serving import make_server
 
 from ident.render import archives, intake, threads, web
 from ident.render.archives import Archive
 from ident.render.dataset import Dataset
 from ident.render.errors import Failed, Impossible
+from ident.render.holdings import clear
 from ident.render.storage import Storage
 from tests.render.test_dataset import WANTED
 from tests.render.test_importing import RAW, npy, stop_after_two_shards, tar
-from tests.servers import Moods, serving
+from tests.servers import Moods, as_s3, serving
 
 BREAK = 25_000
 """The byte after which an answer breaks off: in the middle of the images."""
@@ -212,24 +217,43 @@ def test_a_range_that_was_not_asked_for(moods: Moods, tmp_path: Path, shifted: i
     assert [wanted for _, wanted in moods.asked[-2:]] == [f"bytes={BREAK}-", None]
 
 
-def test_a_replaced_object_in_a_bucket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    bucket = Storage("memory://bucket")
+@pytest.fixture
+def s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    app = DomainDispatcherApplication(create_backend_app)
+    with as_s3(make_server("127.0.0.1", 0, app, threaded=True), monkeypatch):
+        boto3.client("s3").create_bucket(Bucket="archives")
+        yield
+
+
+@pytest.mark.usefixtures("s3")
+@pytest.mark.parametrize("place", ["s3://archives", "memory://archives"])  # where there are ETags, and where not
+def test_an_object_in_a_bucket_that_is_replaced(tmp_path: Path, place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    bucket, out = Storage(place), Storage(str(tmp_path / "d"))
     bucket.write("x.tar", OLD)
-    pieces, broken = Storage._remote_pieces, list[int]()
+    pieces, starts, new = Storage._remote_pieces, list[int](), [OLD]
 
     def breaking(self: Storage, name: str, start: int) -> Iterator[bytes]:
-        if not broken:
-            broken.append(BREAK)
+        starts.append(start)
+        if len(starts) == 1:
             yield next(pieces(self, name, start))[:BREAK]
-            bucket.write("x.tar", NEW)
+            bucket.write("x.tar", new[0])
             raise web.Again("broke off")
         yield from pieces(self, name, start)
 
+    def pull() -> None:
+        archive = Archive(f"{place}/x.tar", "x.tar")
+        archives.pull(archive, out, codec="fast", force=True, tell=lambda *_: None)
+
     monkeypatch.setattr(Storage, "_remote_pieces", breaking)
-    archive, out = Archive("memory://bucket/x.tar", "x.tar"), Storage(str(tmp_path / "d"))
-    with pytest.raises(Failed, match=r"^memory://bucket/x\.tar: was replaced on its server while it was fetched"):
-        archives.pull(archive, out, codec="fast", force=False, tell=lambda *_: None)
-    archives.pull(archive, out, codec="fast", force=False, tell=lambda *_: None)
+    pull()
+    assert_made_of(WANTED, tmp_path / "d")
+    assert starts == [0, BREAK if place.startswith("s3") else 0]
+    clear(out)
+    starts.clear()
+    new[0] = NEW
+    with pytest.raises(Failed, match=rf"^{place}/x\.tar: was replaced on its server while it was fetched"):
+        pull()
+    pull()
     assert_made_of(255 - WANTED, tmp_path / "d")
 
 
@@ -238,9 +262,7 @@ def test_an_archive_without_an_end(moods: Moods, tmp_path: Path, monkeypatch: py
     begin = OLD.rstrip(b"\0")
 
     def endless(_: str) -> Iterator[bytes]:
-        yield b"HTTP/1.0 200 OK\r\n\r\n" + begin
-        for _ in range(1000):
-            yield bytes(2**16)
+        return chain([b"HTTP/1.0 200 OK\r\n\r\n", begin], repeat(bytes(2**16), 1000))
 
     moods.raw = endless
     with pytest.raises(Failed, match=rf"x\.tar: has more than {10 * len(OLD)} bytes"):
@@ -250,6 +272,9 @@ def test_an_archive_without_an_end(moods: Moods, tmp_path: Path, monkeypatch: py
 
 ANSWERS = {
     "more than": " " * (archives.LARGEST_RECORD + 1),
+    "file 'a/x.tar' at": json.dumps(
+        {"files": [{"key": "a/x.tar", "size": 1, "checksum": f"md5:{'0' * 32}", "links": {"self": "https://host/x"}}]}
+    ),
     "file 'x.tar' at 'file:///x.tar'": json.dumps(
         {"files": [{"key": "x.tar", "size": 1, "checksum": f"md5:{'0' * 32}", "links": {"self": "file:///x.tar"}}]}
     ),
