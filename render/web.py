@@ -64,13 +64,13 @@ class Version:
     @classmethod
     def of(cls, response: urllib3.BaseHTTPResponse) -> Self:
         """What the headers of an answer say; those of a part say it of the whole file."""
-        etag, modified = (
-            line if line.isprintable() else "" for line in (response.headers.get(name, "") for name in MARKS)
-        )
-        total = response.headers.get("Content-Range", "").rpartition("/")[2]
-        size = _number(total if response.status == 206 else response.headers.get("Content-Length", ""))
+        lines = {name: line for name, line in response.headers.items() if line.isprintable()}
+        headers = urllib3.HTTPHeaderDict(lines)
+        etag, modified = headers.get("ETag", ""), headers.get("Last-Modified", "")
+        total = headers.get("Content-Range", "").rpartition("/")[2]
+        size = _number(total if response.status == 206 else headers.get("Content-Length", ""))
         # A file can be replaced twice in a second: its date tells which one it is once that second is over.
-        settled = bool(modified) and response.headers.get("Date") not in (None, modified)
+        settled = bool(modified) and headers.get("Date") not in (None, modified)
         return cls(size, etag, modified, strong=etag.startswith('"') if etag else settled)
 
     @property
@@ -82,9 +82,6 @@ class Version:
         """Whether the two cannot be the same."""
         pairs = (self.size, other.size), (self.etag, other.etag), (self.modified, other.modified)
         return any(one != two for one, two in pairs if one not in (None, "") and two not in (None, ""))
-
-
-MARKS = "ETag", "Last-Modified"
 
 
 def _number(text: str) -> int | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -112,8 +113,9 @@ def test_what_cannot_be(ident: Run, arguments: tuple[str, ...], code: int, said:
 )
 def test_without_a_network(ident: Run, source: tuple[str, ...], tmp_path: Path) -> None:
     done = ident("pull", *source)
-    said = "ident: zenodo.invalid cannot be reached (its name is not known here): is there a network?"
-    assert (done.returncode, done.stdout, done.stderr.splitlines()) == (1, "", [said])
+    why = r"\((its name is not known here|no answer)\)"  # the second where the look-up itself goes nowhere
+    assert re.fullmatch(rf"ident: zenodo\.invalid cannot be reached {why}: is there a network\?\n", done.stderr)
+    assert (done.returncode, done.stdout) == (1, "")
     assert not list(tmp_path.iterdir())
 
 
