@@ -1,15 +1,19 @@
-"""The nearest rendered latents to wished-for ones: a FAISS index over the latents that a run uses, kept on disk.
+"""The nearest rendered latents to wished-for ones: a FAISS index over the latents that a run uses, kept in the cache.
 
 Kinds: `flat` compares with all latents and is exact; `hnsw` walks a graph of all latents, the fastest, but slow to
 build; `ivf` looks into the cells whose centres an HNSW graph finds nearest, compares codes of four bits a latent there,
 and then the latents themselves. How far the last two look is set by the recall that they reach on a sample.
+
+An index says only which latents it takes for the nearest. Distances, and with them the recall, are computed from the
+latents. FAISS believes every byte of a file that it reads, so it reads none that came with a dataset.
 """
 
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
@@ -21,7 +25,7 @@ import numpy.typing as npt
 
 from ident.render.aliases import Float32s, Int64s
 from ident.render.errors import Impossible
-from ident.render.storage import make_folder, write
+from ident.render.storage import cache_folder, write
 
 FLAT_BELOW, GRAPH_UP_TO = 5_000, 500_000  # latents; see docs/pairs.md
 CODED_FROM = 6  # dimensions: with fewer, four bits for each tell too little apart
@@ -29,6 +33,8 @@ REFINED = 10  # times as many candidates are compared by themselves as are asked
 HEAPS = 10  # the fastest of the ways in which FAISS scans codes when two neighbours are asked for
 WIDTHS = (8, 12, 16, 20, 24, 28, 32, 34, 36, 40, 44, 48, 56, 64, 80, 96, 128, 192, 256, 512, 1024, 2048, 4096)
 """Cells, or nodes of the graph: how far a search may look."""
+FOLDER, KEPT = "indexes", 8
+"""Of the cache, and how many indexes stay there: those used last."""
 
 Say = Callable[[str], object]
 
@@ -70,8 +76,8 @@ class Found:
 class Neighbours:
     """An index over latents (n, d)."""
 
-    def __init__(self, latents: Float32s, index: Any) -> None:
-        self.latents, self.index = np.ascontiguousarray(latents, np.float32), index
+    def __init__(self, latents: Float32s, index: Any, say: Say = lambda _: None) -> None:
+        self.latents, self.index, self.say = np.ascontiguousarray(latents, np.float32), index, say
         self.one_at_a_time = Lock() if faiss.get_num_gpus() else nullcontext()
         """Of searches: those on GPUs share their memory there."""
         self.width: int | None = None
@@ -86,17 +92,17 @@ class Neighbours:
 
     def nearest(self, wished: Float32s, anchors: Int64s) -> Found:
         """The nearest latent to each wished-for one (m, d) that is not its anchor (m,)."""
+        wished = np.ascontiguousarray(wished, np.float32)
         with self.one_at_a_time:
-            squares, found = self.index.search(np.ascontiguousarray(wished, np.float32), 2)
-        first = found[:, 0] == anchors
-        index = np.where(first, found[:, 1], found[:, 0])
-        distance = np.sqrt(np.maximum(np.where(first, squares[:, 1], squares[:, 0]), 0))
-        for row in np.flatnonzero(index < 0):  # the cells had nothing else
+            _, numbers = self.index.search(wished, 2)
+        index = np.where(numbers[:, 0] == anchors, numbers[:, 1], numbers[:, 0])
+        missed = (index < 0) | (index >= len(self.latents)) | (index == anchors)
+        for row in np.flatnonzero(missed):  # as where the cells had nothing else
             far = np.linalg.norm(self.latents - wished[row], axis=1)
             far[anchors[row]] = np.inf
-            index[row], distance[row] = far.argmin(), far.min()
-        to_anchor = np.linalg.norm(wished - self.latents[anchors], axis=1)  # a twin may have been found first
-        return Found(index, distance.astype(np.float32), first | (to_anchor <= distance))
+            index[row] = far.argmin()
+        distance, to_anchor = (np.linalg.norm(wished - self.latents[rows], axis=1) for rows in (index, anchors))
+        return Found(index, distance, to_anchor <= distance)
 
     def look(self, width: int) -> None:
         """Look as far as `width`: where each index takes it."""
@@ -124,16 +130,17 @@ class Neighbours:
         return Neighbours(self.latents, exact_index(self.latents)).nearest(wished, anchors)
 
     def tune(self, wished: Float32s, anchors: Int64s, wanted: float) -> float:
-        """Look just as far as is needed for a recall on a sample; gives the recall."""
-        self.look(WIDTHS[0])
-        if self.width is None:
-            return 1.0
+        """Look just as far as is needed for a recall on a sample, by exact search if need be; gives the recall."""
         true, reached = self._true(wished, anchors), 0.0
         for width in WIDTHS:
             self.look(width)
             reached = recall(self.nearest(wished, anchors), true)
-            if reached >= wanted:
+            if reached >= wanted or self.width is None:
                 break
+        if reached < wanted:
+            self.say(f"however far the index looks, its recall is {reached:.4f}, not {wanted}: exact search it is")
+            self.index, self.width = exact_index(self.latents), None
+            reached = recall(self.nearest(wished, anchors), true)
         return reached
 
 
@@ -168,8 +175,8 @@ def build(latents: Float32s, kind: str) -> Any:
     return index
 
 
-def open_index(latents: Float32s, kind: str, folder: Path, say: Say) -> Neighbours:
-    """The index over latents, from a folder, or built and put there."""
+def open_index(latents: Float32s, kind: str, say: Say) -> Neighbours:
+    """The index over latents, from the user's cache, or built and kept there."""
     latents = np.ascontiguousarray(latents, np.float32)
     n, dim = latents.shape
     if n < 2:
@@ -177,34 +184,50 @@ def open_index(latents: Float32s, kind: str, folder: Path, say: Say) -> Neighbou
     kind = chosen(kind, n)
     name = factory(kind, n, dim)
     if name == "Flat":
-        return Neighbours(latents, exact_index(latents))
+        return Neighbours(latents, exact_index(latents), say)
     key = hashlib.sha256(f"{name} {faiss.__version__} {latents.shape} ".encode() + latents.tobytes()).digest()
-    path = folder / f"{kind}-{key.hex()[:16]}.faiss"
-    index = load(path, key, say)
-    if index is None:
-        say(f"{path}: is built, once for these {n} latents")
-        index = build(latents, kind)
-        save(path, key, index)
-    return Neighbours(latents, index)
+    index = None
+    try:
+        path = private_folder() / f"{kind}-{key.hex()[:16]}.faiss"
+        index = load(path, key, say)
+        if index is None:
+            say(f"{path}: is built, once for these {n} latents")
+            index = build(latents, kind)
+            save(path, key, index)
+    except (Impossible, OSError) as error:
+        say(f"{error}: the index is built, and not kept")
+    return Neighbours(latents, build(latents, kind) if index is None else index, say)
+
+
+def private_folder() -> Path:
+    """Where indexes are kept: a folder of the cache that is nobody's but the user's."""
+    folder = cache_folder() / FOLDER
+    folder.mkdir(0o700, exist_ok=True)
+    status = folder.stat()
+    if status.st_uid != os.geteuid() or status.st_mode & 0o077:
+        raise Impossible(
+            f"{folder}: is open to others; make it yours alone, or let the variable IDENT_CACHE name another"
+        )
+    return folder
 
 
 def save(path: Path, key: bytes, index: Any) -> None:
-    """Keep an index: its key, a checksum, and what FAISS makes of it."""
-    make_folder(path.parent)
+    """Keep an index: a checksum with its key, and what FAISS makes of it. Those not used for longest make room."""
     data = faiss.serialize_index(index).tobytes()
-    write(path, key + hashlib.sha256(data).digest() + data)
+    write(path, hashlib.sha256(key + data).digest() + data)
+    with suppress(FileNotFoundError):  # another process makes room, too
+        for oldest in sorted(path.parent.iterdir(), key=lambda kept: kept.stat().st_mtime_ns)[:-KEPT]:
+            oldest.unlink()
 
 
 def load(path: Path, key: bytes, say: Say) -> Any:
     """A kept index; None if there is none, or one that is damaged or belongs to other latents."""
     if not path.exists():
         return None
-    data = path.read_bytes()
-    kept, checksum, data = data[:32], data[32:64], data[64:]
-    if hashlib.sha256(data).digest() != checksum:
+    kept = path.read_bytes()
+    checksum, data = kept[:32], kept[32:]
+    if hashlib.sha256(key + data).digest() != checksum:
         say(f"{path}: is damaged, and built anew")
         return None
-    if kept != key:
-        say(f"{path}: belongs to other latents, and is built anew")
-        return None
+    path.touch()
     return faiss.deserialize_index(np.frombuffer(data, np.uint8))

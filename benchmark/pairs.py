@@ -23,13 +23,11 @@ from ident.render import latents
 from ident.render.aliases import Float32s, Int64s
 from ident.render.dataset import Dataset
 from ident.render.errors import Impossible
-from ident.render.storage import Storage, cache_folder, make_folder, whole
+from ident.render.storage import Storage, make_folder, whole
 
 BATCH = 4096
 SAMPLE, SAMPLE_BATCH = 10_000, 2**40
 """Pairs on which the recall is measured, and the number of their batch: further than anybody draws."""
-
-FOLDER = ".index"
 
 
 @dataclass(frozen=True)
@@ -146,7 +144,7 @@ def open_sampler(
 ) -> Sampler | Exact:
     """Draws pairs of a dataset's images: exact ones where they are there, or by their nearest neighbours.
 
-    Neighbours are found by all latents or by the named ones, and their index lies beside the dataset.
+    Neighbours are found by all latents or by the named ones, and their index is kept in the user's cache.
     """
     rendered = data.manifest.positives
     if pairs == "auto":
@@ -161,9 +159,8 @@ def open_sampler(
     if not names or not set(names) <= set(latents.NAMES) or len(set(names)) < len(names):
         raise Impossible(f"latents {', '.join(names)!r}: name some, each once, of {', '.join(latents.NAMES)}")
     points = np.ascontiguousarray(data.latents[:, [latents.NAMES.index(name) for name in names]])
-    folder = (data.storage.folder or cache_folder(data.storage.key)) / FOLDER
     lives, drawn = spaces.parse(space, len(names)), distributions.typed(conditional)
-    return Sampler(open_index(points, kind, folder, say), lives, drawn, seed, names)
+    return Sampler(open_index(points, kind, say), lives, drawn, seed, names)
 
 
 def _exact(data: Dataset, conditional: str | None, space: str, seed: int, subset: tuple[str, ...] | None) -> Exact:

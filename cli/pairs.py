@@ -73,8 +73,8 @@ def pairs(
     """Draw positive pairs.
 
     An anchor is an image of DATA, its positive the image whose latents are nearest to a draw of the conditional around
-    it. The report says what that costs: how far the realised conditional is from the wished-for one. The index lies
-    in DATA and is used again. A scale that is not given is 0.05.
+    it. The report says what that costs: how far the realised conditional is from the wished-for one. The index is
+    kept in the user's cache and used again. A scale that is not given is 0.05.
     """
     from ident.benchmark import matching  # here: it takes PyTorch, which takes seconds
     from ident.benchmark.pairs import BATCH, Sampler, check_target, joined, open_sampler, save

@@ -130,7 +130,7 @@ def sha256(path: Path) -> str:
 
 
 def cache_folder(*parts: str) -> Path:
-    """A folder for what is kept of remote datasets: in $IDENT_CACHE, or in `ident` in the user's cache."""
+    """A folder for copies and indexes of datasets: in $IDENT_CACHE, or in `ident` in the user's cache."""
     caches = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     folder = Path(os.environ.get("IDENT_CACHE") or Path(caches, "ident")).joinpath(*parts)
     make_folder(folder, "let the variable IDENT_CACHE name another")

@@ -6,8 +6,10 @@ import json
 import subprocess
 import sys
 from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
 
+import faiss
 import h5py
 import numpy as np
 import pytest
@@ -179,13 +181,34 @@ def test_a_dataset_of_one_image(ident: Run, tmp_path: Path) -> None:
     )  # fmt: skip
 
 
-def test_an_index_is_kept_beside_the_dataset(ident: Run, data: Path, tmp_path: Path) -> None:
+def test_an_index_is_kept_in_the_cache(ident: Run, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("IDENT_CACHE", str(tmp_path / "cache"))
+    before = set(data.rglob("*"))
     done = ident("pairs", data, "--conditional", "laplace", "--index", "hnsw", "--n", 100)
     assert "is built, once for these 300 latents" in done.stderr
-    (kept,) = (data / ".index").iterdir()
+    (kept,) = (tmp_path / "cache" / "indexes").iterdir()
+    assert set(data.rglob("*")) == before
     kept.write_bytes(kept.read_bytes()[:-1])
     done = ident("pairs", data, "--conditional", "laplace", "--index", "hnsw", "--n", 100)
     assert f"{kept}: is damaged, and built anew" in done.stderr
-    assert ident("verify", data).returncode == 0
     assert neighbours.KINDS == KINDS
     assert (tmp_path / "pairs.h5").exists()
+
+
+def test_an_index_that_came_with_the_data_is_not_read(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One with every checksum right, of the same latents in another order, where earlier versions looked for one."""
+    monkeypatch.setenv("IDENT_CACHE", str(tmp_path))
+    raw = np.ascontiguousarray(Dataset(data).latents)
+    key = sha256(f"HNSW32 {faiss.__version__} {raw.shape} ".encode() + raw.tobytes()).digest()
+    foreign = faiss.serialize_index(neighbours.build(raw[::-1].copy(), "hnsw")).tobytes()
+    (data / ".index").mkdir()
+    (data / ".index" / f"hnsw-{key.hex()[:16]}.faiss").write_bytes(key + sha256(foreign).digest() + foreign)
+    made = open_sampler(Dataset(data), "laplace", space="box", seed=0, kind="hnsw", say=lambda _: None)
+    assert isinstance(made, Sampler)
+    assert made.tune(0.999) >= 0.999
+    pairs = made.draw(0, 200)
+    far = np.linalg.norm(raw[None] - pairs.wished[:, None], axis=2)
+    far[np.arange(200), pairs.anchor] = np.inf
+    assert (pairs.positive == far.argmin(1)).mean() >= 0.99
