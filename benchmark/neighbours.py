@@ -76,8 +76,8 @@ class Found:
 class Neighbours:
     """An index over latents (n, d)."""
 
-    def __init__(self, latents: Float32s, index: Any, say: Say = lambda _: None) -> None:
-        self.latents, self.index, self.say = np.ascontiguousarray(latents, np.float32), index, say
+    def __init__(self, latents: Float32s, index: Any) -> None:
+        self.latents, self.index = np.ascontiguousarray(latents, np.float32), index
         self.one_at_a_time = Lock() if faiss.get_num_gpus() else nullcontext()
         """Of searches: those on GPUs share their memory there."""
         self.width: int | None = None
@@ -124,22 +124,21 @@ class Neighbours:
 
     def recall(self, wished: Float32s, anchors: Int64s) -> float:
         """The share of wished-for latents for which the nearest that is not the anchor is found, by exact search."""
-        return recall(self.nearest(wished, anchors), self._true(wished, anchors))
+        exact = Neighbours(self.latents, exact_index(self.latents))
+        return recall(self.nearest(wished, anchors), exact.nearest(wished, anchors))
 
-    def _true(self, wished: Float32s, anchors: Int64s) -> Found:
-        return Neighbours(self.latents, exact_index(self.latents)).nearest(wished, anchors)
-
-    def tune(self, wished: Float32s, anchors: Int64s, wanted: float) -> float:
+    def tune(self, wished: Float32s, anchors: Int64s, wanted: float, say: Say) -> float:
         """Look just as far as is needed for a recall on a sample, by exact search if need be; gives the recall."""
-        true, reached = self._true(wished, anchors), 0.0
+        exact = Neighbours(self.latents, exact_index(self.latents))
+        true, reached = exact.nearest(wished, anchors), 0.0
         for width in WIDTHS:
             self.look(width)
             reached = recall(self.nearest(wished, anchors), true)
             if reached >= wanted or self.width is None:
                 break
         if reached < wanted:
-            self.say(f"however far the index looks, its recall is {reached:.4f}, not {wanted}: exact search it is")
-            self.index, self.width = exact_index(self.latents), None
+            say(f"however far the index looks, its recall is {reached:.4f}, not {wanted}: exact search it is")
+            self.index, self.width = exact.index, None
             reached = recall(self.nearest(wished, anchors), true)
         return reached
 
@@ -184,7 +183,7 @@ def open_index(latents: Float32s, kind: str, say: Say) -> Neighbours:
     kind = chosen(kind, n)
     name = factory(kind, n, dim)
     if name == "Flat":
-        return Neighbours(latents, exact_index(latents), say)
+        return Neighbours(latents, exact_index(latents))
     key = hashlib.sha256(f"{name} {faiss.__version__} {latents.shape} ".encode() + latents.tobytes()).digest()
     index = None
     try:
@@ -196,7 +195,7 @@ def open_index(latents: Float32s, kind: str, say: Say) -> Neighbours:
             save(path, key, index)
     except (Impossible, OSError) as error:
         say(f"{error}: the index is built, and not kept")
-    return Neighbours(latents, build(latents, kind) if index is None else index, say)
+    return Neighbours(latents, build(latents, kind) if index is None else index)
 
 
 def private_folder() -> Path:

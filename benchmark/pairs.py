@@ -88,10 +88,10 @@ class Sampler:
         around = torch.from_numpy(self.neighbours.latents)[anchors]
         return anchors.numpy(), self.conditional.draw(self.space, around, generator=generator).numpy()
 
-    def tune(self, recall: float) -> float:
+    def tune(self, recall: float, say: Callable[[str], object] = print) -> float:
         """Let the search look just so far that it has this recall on a sample; gives what it has."""
         anchors, wished = self.wish(SAMPLE_BATCH, SAMPLE)
-        return self.neighbours.tune(wished, anchors, recall)
+        return self.neighbours.tune(wished, anchors, recall, say)
 
     def draw(self, batch: int, n: int) -> Pairs:
         """Batch number `batch` of n pairs."""
@@ -118,7 +118,7 @@ class Exact:
         made = {**distributions.describe(self.conditional), "pairs": "exact", "seed": self.seed}
         return {**made, "latents": self.names, "sha256 of latents": of}
 
-    def tune(self, _: float) -> float:
+    def tune(self, _: float, say: Callable[[str], object] = print) -> float:  # noqa: ARG002
         """There is no search: each positive is the right one."""
         return 1.0
 

@@ -81,6 +81,7 @@ def pairs(
 
     dataset = Dataset(data)
     names = None if subset is None else tuple(name.strip() for name in subset.split(","))
+    say = partial(click.echo, err=True)
     sampler = open_sampler(
         dataset,
         conditional,
@@ -89,7 +90,7 @@ def pairs(
         kind=index,
         pairs=kind,
         seed=seed,
-        say=partial(click.echo, err=True),
+        say=say,
     )
     files = {"pairs": out}
     if plot:
@@ -98,7 +99,7 @@ def pairs(
         files["images"] = out.with_name(f"{out.stem}-images.png")
     recipe = json.dumps({**sampler.recipe, "n": n, "index": index, "recall": recall})
     check_target(list(files.values()), recipe, dataset.storage, force=force)
-    reached = sampler.tune(recall)
+    reached = sampler.tune(recall, say)
     drawn, start = [], time.perf_counter()
     with progress("drawing pairs") as done:
         done(0, n)

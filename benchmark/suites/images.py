@@ -64,7 +64,7 @@ class Images(RowTask):
             self.conditional, seed = distributions.parse(row.conditional, tier.scale), stream(run.seed, BATCHES)
             written = str(self.conditional)
             self.sampler = open_sampler(self.data["train"], written, space="box", seed=seed, say=lambda _: None)
-            self.sampler.tune(RECALL)
+            self.sampler.tune(RECALL, say=lambda _: None)
 
     def batches(self, first: int) -> Iterator[Batch]:
         """Images and what belongs to them. Several are made ahead by threads, while the encoder works."""

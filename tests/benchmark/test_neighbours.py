@@ -42,7 +42,7 @@ def test_the_recall_is_what_was_asked_for(kind: str, dim: int) -> None:
     raw = np.ascontiguousarray(RAW[:, :dim])
     wished, anchors = wishes(raw, 1000)
     index = Neighbours(raw, build(raw, kind))
-    reached = index.tune(wished, anchors, 0.99)
+    reached = index.tune(wished, anchors, 0.99, print)
     assert reached >= 0.99
     assert index.recall(wished, anchors) == reached
     far = np.linalg.norm(raw[None] - wished[:, None], axis=2)
@@ -129,7 +129,7 @@ def test_an_index_is_nobodys_but_the_users(cache: Path) -> None:
     assert cache.stat().st_mode & 0o777 == 0o700
     cache.chmod(0o777)
     wished, anchors = wishes(RAW)
-    assert open_index(RAW, "hnsw", said.append).tune(wished, anchors, 0.99) >= 0.99
+    assert open_index(RAW, "hnsw", said.append).tune(wished, anchors, 0.99, said.append) >= 0.99
     assert said[1:] == [
         f"{cache}: is open to others; make it yours alone, or let the variable IDENT_CACHE name another: "
         "the index is built, and not kept"
@@ -163,8 +163,8 @@ def test_the_distances_and_the_recall_are_those_of_the_latents(kind: str) -> Non
 def test_exact_search_takes_the_place_of_an_index_that_misses_the_recall(kind: str) -> None:
     wished, anchors = wishes(RAW)
     said = list[str]()
-    index = Neighbours(RAW, wrong(kind), said.append)
-    assert index.tune(wished, anchors, 0.999) == 1
+    index = Neighbours(RAW, wrong(kind))
+    assert index.tune(wished, anchors, 0.999, said.append) == 1
     assert len(said) == 1
     assert re.fullmatch(
         r"however far the index looks, its recall is 0\.0\d{3}, not 0\.999: exact search it is", said[0]
