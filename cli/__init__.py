@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import threading
 import traceback
 from collections.abc import Sequence
 from difflib import get_close_matches
@@ -84,6 +85,7 @@ def ident(debug: bool) -> None:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line. Exit code 0: done, 2: asked for something impossible, 1: failed on the way."""
     fill_standard_streams()
+    sys.unraisablehook = interrupt_again
     signal.signal(signal.SIGTERM, lambda *_: signal.default_int_handler(signal.SIGINT, None))
     given = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in given
@@ -95,6 +97,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
         code, line = explain(error)
         click.echo(line, err=True)
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def interrupt_again(lost: sys.UnraisableHookArgs) -> None:
+    """Let Ctrl-C come again where it was lost: Python ignores what is raised while h5py, say, gives an object back."""
+    if isinstance(lost.exc_value, KeyboardInterrupt):
+        main_thread = threading.main_thread().ident
+        threading.Timer(
+            0.05, signal.pthread_kill, (main_thread, signal.SIGINT)
+        ).start()  # at once it would be lost here
+    else:
+        sys.__unraisablehook__(lost)
 
 
 def fill_standard_streams() -> None:

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from ident.cli import COMMANDS
+from ident.cli import COMMANDS, interrupt_again
 from ident.cli import doctor as doctoring
 from ident.cli import ident as command
 from ident.render import latents
@@ -54,6 +54,20 @@ def test_help_says_what_the_list_says_and_ends_with_examples(name: str) -> None:
     examples = shown.partition("\n  Examples:\n")[2].partition("\n\n")[0].splitlines()
     assert 2 <= len(examples) <= 4
     assert all(line.startswith(f"    ident {name}") for line in examples)
+
+
+def test_an_interrupt_that_is_lost_comes_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where h5py gives an object back, and Python ignores what is raised there."""
+
+    class Losing:
+        def __del__(self) -> None:
+            signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(sys, "unraisablehook", interrupt_again)
+    lost = Losing()
+    with pytest.raises(KeyboardInterrupt):  # noqa: PT012
+        del lost
+        time.sleep(60)
 
 
 def test_help_is_there_at_once() -> None:
