@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from hashlib import sha256
 from pathlib import Path
@@ -46,9 +46,20 @@ class Pairs:
         return len(self.anchor)
 
     @property
+    def nbytes(self) -> int:
+        """Of all arrays, in memory as in a file."""
+        return sum(getattr(self, field.name).nbytes for field in fields(self))
+
+    @property
     def exact(self) -> bool:
         """Whether the positives were rendered for their anchors: by its latents, no image is its own neighbour."""
         return np.array_equal(self.anchor, self.positive)
+
+
+def batches(sampler: Sampler | Exact, n: int) -> Iterator[Pairs]:
+    """The first n pairs, a batch at a time."""
+    for batch, start in enumerate(range(0, n, BATCH)):
+        yield sampler.draw(batch, min(BATCH, n - start))
 
 
 def joined(many: list[Pairs]) -> Pairs:
@@ -189,12 +200,17 @@ def check_target(files: Sequence[Path], recipe: str, data: Storage, *, force: bo
         raise Impossible(f"{there}: holds something else; give --force to overwrite it, or another --out")
 
 
-def save(pairs: Pairs, recipe: str, path: Path) -> None:
-    """Write pairs as HDF5, with what they were made of."""
+def save(batches: Iterable[Pairs], n: int, recipe: str, path: Path) -> None:
+    """Write n pairs as HDF5 batch by batch, as they are drawn, with what they were made of."""
     with whole(path) as part, h5py.File(part, "w") as file:
         file.attrs["recipe"] = recipe
-        for field in fields(pairs):
-            file[field.name] = getattr(pairs, field.name)
+        start = 0
+        for pairs in batches:
+            for field in fields(pairs):
+                rows = getattr(pairs, field.name)
+                stored = file.require_dataset(field.name, (n, *rows.shape[1:]), rows.dtype)
+                stored[start : start + len(pairs)] = rows
+            start += len(pairs)
 
 
 def recipe_in(path: Path) -> str | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Iterator
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -12,8 +13,9 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from ident.cli.progress import progress
+from ident.cli.progress import Done, duration, in_bytes, progress
 from ident.render.dataset import Dataset
+from ident.render.storage import check_room
 
 KINDS = ("auto", "flat", "ivf", "hnsw")
 
@@ -77,7 +79,7 @@ def pairs(
     kept in the user's cache and used again. A scale that is not given is 0.05.
     """
     from ident.benchmark import matching  # here: it takes PyTorch, which takes seconds
-    from ident.benchmark.pairs import BATCH, Sampler, check_target, joined, open_sampler, save
+    from ident.benchmark.pairs import BATCH, SAMPLE_BATCH, Pairs, Sampler, batches, check_target, open_sampler, save
 
     dataset = Dataset(data)
     names = None if subset is None else tuple(name.strip() for name in subset.split(","))
@@ -100,21 +102,30 @@ def pairs(
     recipe = json.dumps({**sampler.recipe, "n": n, "index": index, "recall": recall})
     check_target(list(files.values()), recipe, dataset.storage, force=force)
     reached = sampler.tune(recall, say)
-    drawn, start = [], time.perf_counter()
-    with progress("drawing pairs") as done:
+    start = time.perf_counter()
+    trial = sampler.draw(SAMPLE_BATCH, min(BATCH, n))
+    seconds, size = (time.perf_counter() - start) * n / len(trial), trial.nbytes * n // len(trial)
+    takes = f"{n} pairs take {in_bytes(size)}"
+    check_room(out.absolute().parent, size, f"{takes},", "give another --out or a smaller --n")
+    say(f"{out}: {takes} and about {duration(seconds)}")
+    comparison, start = matching.Comparison(), time.perf_counter()
+
+    def compared(done: Done) -> Iterator[Pairs]:
         done(0, n)
-        for batch in range(-(-n // BATCH)):
-            drawn.append(sampler.draw(batch, min(BATCH, n - batch * BATCH)))
-            done(min((batch + 1) * BATCH, n), n)
+        for batch in batches(sampler, n):
+            comparison.add(batch)
+            yield batch
+            done(comparison.n, n)
+
+    with progress("drawing pairs") as done:
+        save(compared(done), n, recipe, out)
     rate = n / (time.perf_counter() - start)
-    made = joined(drawn)
-    save(made, recipe, out)
-    found = matching.match(made, sampler.names)
+    found = comparison.matching(sampler.names)
     said = matching.words(found, str(sampler.conditional), len(dataset))
     if plot:
-        matching.plot(made, sampler.names, files["plot"])
+        matching.plot(comparison.sample, sampler.names, files["plot"])
     if show:
-        matching.picture(dataset, made, show, files["images"])
+        matching.picture(dataset, comparison.sample, show, files["images"])
     if as_json:
         places = {name: str(path) for name, path in files.items()}
         click.echo(json.dumps({**places, "n": n, "recall": reached, "pairs_a_second": rate, **asdict(found)}))

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
-from dataclasses import replace
+import time
+from dataclasses import fields, replace
 from hashlib import sha256
 from pathlib import Path
 
@@ -14,12 +17,13 @@ import h5py
 import numpy as np
 import pytest
 import torch
+from scipy import stats
 from torch.utils.data import DataLoader
 
 from ident.benchmark import matching, neighbours
 from ident.benchmark.distributions import parse
 from ident.benchmark.neighbours import Neighbours, exact_index
-from ident.benchmark.pairs import PairDataset, Sampler, joined, open_sampler
+from ident.benchmark.pairs import PairDataset, Sampler, batches, joined, open_sampler, save
 from ident.benchmark.seeds import stream
 from ident.benchmark.spaces import Box
 from ident.cli.pairs import KINDS
@@ -108,6 +112,33 @@ def test_matching_says_how_far_the_realised_conditional_is() -> None:
     assert {row.distance for row in matching.match(perfect, latents.NAMES).rows} == {0.0}
 
 
+def test_batches_are_compared_as_all_pairs_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn = list(batches(sampler("normal(0.1)"), 10_000))
+    assert [len(batch) for batch in drawn] == [4096, 4096, 1808]
+    comparison = matching.Comparison()
+    for batch in drawn:
+        comparison.add(batch)
+    pairs = joined(drawn)
+    found = comparison.matching(latents.NAMES)
+    for to, sds in (
+        (pairs.wished, [row.wished_sd for row in found.rows]),
+        (pairs.positive_latents, [row.realised_sd for row in found.rows]),
+    ):
+        assert np.allclose((to - pairs.anchor_latents).std(0, dtype=float), sds, rtol=1e-6)
+    assert found.error == pytest.approx(np.sqrt(np.mean((pairs.positive_latents - pairs.wished) ** 2)), rel=1e-5)
+    assert found.anchor_share == pairs.anchor_was_nearest.mean()
+    one, two = (to[:, 3] - pairs.anchor_latents[:, 3] for to in (pairs.wished, pairs.positive_latents))
+    assert found.rows[3].distance == stats.ks_2samp(one, two, method="asymp").statistic
+    monkeypatch.setattr(matching, "SAMPLE", 4097)
+    bounded = matching.Comparison()
+    for batch in drawn:
+        bounded.add(batch)
+    assert len(bounded.sample) == 8192
+    few = bounded.matching(latents.NAMES)
+    assert [row.wished_sd for row in few.rows] == [row.wished_sd for row in found.rows]
+    assert few.rows[3].distance == stats.ks_2samp(one[:8192], two[:8192], method="asymp").statistic
+
+
 def test_the_advice_is_about_right() -> None:
     """As many times as wide as it says, and the realised sd is close to the wished-for one."""
     narrow = matching.match(sampler("normal(0.05)").draw(0, 20_000), latents.NAMES)
@@ -132,6 +163,72 @@ def test_subsets_of_latents(data: Path) -> None:
     for subset in ((), ("x", "x"), ("x", "hue")):
         with pytest.raises(Impossible, match="name some, each once, of x, y, z, alpha"):
             open_sampler(Dataset(data), "laplace", space="box", seed=0, subset=subset)
+
+
+def test_a_file_written_batch_by_batch_is_that_of_all_pairs_at_once(tmp_path: Path) -> None:
+    save(batches(sampler(), 10_000), 10_000, "of this", tmp_path / "batches.h5")
+    pairs = joined([sampler().draw(0, 4096), sampler().draw(1, 4096), sampler().draw(2, 1808)])
+    with h5py.File(tmp_path / "once.h5", "w") as file:
+        file.attrs["recipe"] = "of this"
+        for field in fields(pairs):
+            file[field.name] = getattr(pairs, field.name)
+    assert (tmp_path / "batches.h5").read_bytes() == (tmp_path / "once.h5").read_bytes()
+    assert pairs.nbytes == 10_000 * 141
+
+
+ONE_THREAD = {**os.environ, "OMP_NUM_THREADS": "1"}  # those of a busy machine wait for one another
+
+PEAKS = """
+import re, sys
+from pathlib import Path
+from ident.cli import ident
+for n in sys.argv[2:]:
+    options = ["--conditional", "laplace", "--latents", "x,y,z,alpha", "--n", n, "--out", f"{n}.h5"]
+    ident.main(["pairs", sys.argv[1], *options], standalone_mode=False)
+    print("peak", *re.findall("VmHWM:[^0-9]+([0-9]+)", Path("/proc/self/status").read_text()))
+"""
+
+
+def test_memory_does_not_grow_with_the_pairs(data: Path, tmp_path: Path) -> None:
+    """Another 700,000 pairs of 69 bytes."""
+    command = [sys.executable, "-c", PEAKS, str(data), "300000", "1000000"]
+    done = subprocess.run(command, cwd=tmp_path, text=True, capture_output=True, check=True, env=ONE_THREAD)
+    few, many = (int(line.split()[1]) for line in done.stdout.splitlines() if line.startswith("peak"))
+    assert many - few < 20_000
+    assert "1000000.h5: 1000000 pairs take 69.0 MB and about " in done.stderr
+    assert "drawing pairs: 1000000/1000000" in done.stderr
+    with h5py.File(tmp_path / "1000000.h5") as many_pairs, h5py.File(tmp_path / "300000.h5") as few_pairs:
+        whole_batches = 299_008
+        assert np.array_equal(many_pairs["wished"][:whole_batches], few_pairs["wished"][:whole_batches])
+        assert (many_pairs["anchor"][-1000:] != many_pairs["positive"][-1000:]).all()
+
+
+def test_pairs_that_the_disk_has_no_room_for(ident: Run, data: Path, tmp_path: Path) -> None:
+    done = ident("pairs", data, "--conditional", "laplace", "--n", 10**13, timeout=100, env=ONE_THREAD)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"{tmp_path}: 10000000000000 pairs take 1410000.0 GB, " in done.stderr
+    assert done.stderr.endswith(" GB are free there: give another --out or a smaller --n\n")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_pairs_that_are_interrupted_leave_nothing(data: Path, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "ident.cli", "pairs", data, "--conditional", "laplace", "--latents", "x"]
+    with subprocess.Popen(
+        [*map(str, command), "--n", "20000000"], cwd=tmp_path, text=True, env=ONE_THREAD, stderr=subprocess.PIPE,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a background shell ignores it
+    ) as run:  # fmt: skip
+        try:
+            while not any(part.stat().st_size > 10**6 for part in tmp_path.iterdir()):
+                assert run.poll() is None
+                time.sleep(0.05)
+            run.send_signal(signal.SIGINT)
+            _, said = run.communicate()
+        finally:
+            run.kill()
+    assert run.returncode not in (0, -signal.SIGKILL)
+    assert "Traceback" not in said
+    assert said.splitlines()[-1].startswith("ident: stopped")
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.slow
