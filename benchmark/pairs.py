@@ -216,6 +216,8 @@ def save(batches: Iterable[Pairs], n: int, recipe: str, path: Path) -> None:
 def recipe_in(path: Path) -> str | None:
     """What the pairs in a file were made of."""
     try:
+        if not path.is_file():  # HDF5 would wait for a pipe
+            return None
         with h5py.File(path) as file:
             return str(file.attrs["recipe"])
     except (OSError, KeyError):

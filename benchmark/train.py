@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import json
 import math
+import os
 import pickle
 import signal
 import time
@@ -23,7 +24,7 @@ from torch import Tensor, nn
 from ident.benchmark import processes
 from ident.render.errors import Failed, Impossible
 from ident.render.signals import later
-from ident.render.storage import whole
+from ident.render.storage import open_plain, whole
 
 FORMAT = 1
 DIGEST = sha256().digest_size
@@ -349,7 +350,8 @@ def differing(theirs: str, ours: str) -> str:
 def load(checkpoint: Path, recipe: str, state: State) -> Progress:
     """Bring model and optimizers to where a checkpoint left them. Nothing in it is run."""
     try:
-        content = checkpoint.read_bytes()
+        with os.fdopen(open_plain(checkpoint), "rb") as file:
+            content = file.read()
         digest, content = content[:DIGEST], content[DIGEST:]
         if sha256(content).digest() != digest:
             raise ValueError("its checksum is another")

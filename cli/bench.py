@@ -17,7 +17,7 @@ from rich.table import Table
 
 from ident.cli.progress import duration, plural, progress
 from ident.render.errors import Impossible
-from ident.render.storage import LOCK, lock, make_folder
+from ident.render.storage import LOCK, lock, make_inside
 
 if TYPE_CHECKING:
     from ident.benchmark.report.tables import Line
@@ -152,7 +152,7 @@ def bench(
     train = partial(work.by_ray, address=ray_address) if parallel or ray_address else work.here
     with processes.joined(device) as device:
         first = processes.rank() == 0
-        make_folder(folder)
+        make_inside(out, suite.folder, tier.name)
         with lock(folder / LOCK, f"{folder}: somebody works there") if first else nullcontext():
             left = work.left_of(runs, folder, force=force)
             if first and len(left) < len(runs):
@@ -162,8 +162,7 @@ def bench(
                 return
             there = results.of_tier(suite, tier, folder, found)
             lines = tables.lines_of(suite, there, every_row=not plugins.is_one(tier.encoder))
-            into = out / suite.name / tier.name
-            make_folder(into)
+            into = make_inside(out, suite.name, tier.name)
             files = report.write(suite, lines, into)
     shown = [line for line in lines if line.row.number in {row.number for row in rows}]
     if as_json:

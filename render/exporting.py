@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import io
 import json
+import os
+import re
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -21,7 +23,19 @@ from ident.render.intake import decode
 from ident.render.layouts import LAYOUTS
 from ident.render.layouts.layout import Layout, Row, Written
 from ident.render.manifest import MANIFEST
-from ident.render.storage import LOCK, PART, check_room, lock, make_folder, naming, write
+from ident.render.storage import (
+    LARGEST_NOTE,
+    LOCK,
+    PART,
+    check_room,
+    lock,
+    make_folder,
+    make_inside,
+    naming,
+    open_plain,
+    read,
+    write,
+)
 from ident.render.threads import in_order
 
 MARK = ".exported"
@@ -62,7 +76,6 @@ class Export:
         with lock(self.folder / LOCK, f"{self.folder}: another run is writing there"):
             self._check_target(force=force)
             write(self.folder / MARK, self._mark())
-            (self.folder / self.layout.path(0, self.count)).parent.mkdir(exist_ok=True)
             n, raw, written = len(self.data), self.data.latents, list[Written]()
             tell(0, n)
             for number, file in in_order(lambda number: self._file(number, raw), range(self.count)):
@@ -81,14 +94,13 @@ class Export:
 
     def _check_target(self, *, force: bool) -> None:
         there = [path for path in self.folder.iterdir() if path.name not in (LOCK, MARK)]
-        mark = (self.folder / MARK).read_bytes() if (self.folder / MARK).is_file() else b""
+        mark = read(self.folder / MARK, LARGEST_NOTE) if (self.folder / MARK).exists() else b""
         ours = mark == self._mark()
         if MANIFEST in [path.name for path in there]:
             raise Impossible(f"{self.folder}: is a dataset of ident; give another --out")
         if there and not ours and not force:
             raise Impossible(f"{self.folder}: holds something else; give --force to overwrite it, or another --out")
-        if (self.folder / self.layout.path(0, 1)).parent.is_symlink():
-            raise Impossible(f"{(self.folder / self.layout.path(0, 1)).parent}: is a link; give another --out")
+        make_inside(self.folder, *Path(self.layout.path(0, 1)).parent.parts)
         if not ours:
             self._remove(mark)
         needed = 0 if there and ours else self._image_bytes * len(self.data)
@@ -99,14 +111,18 @@ class Export:
         try:
             made = json.loads(mark)
             layout, count = LAYOUTS[made["layout"]], int(made["files"])
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
             return
         for name in layout.last:
             (self.folder / name).unlink(missing_ok=True)
-        for number in range(count):
+        folder = (self.folder / layout.path(0, 1)).parent
+        if folder != self.folder and folder.is_symlink():
+            return
+        for path in list(folder.iterdir()) if folder.is_dir() else ():
+            number = next(map(int, re.findall(r"\d+", path.name)), count)
             name = layout.path(number, count)
-            (self.folder / name).unlink(missing_ok=True)
-            self._part(name).unlink(missing_ok=True)
+            if number < count and path in (self.folder / name, self._part(name)) and not path.is_dir():
+                path.unlink()
 
     def _part(self, name: str) -> Path:
         """Where a file lies until all are whole: under a name that no reader's pattern finds."""
@@ -123,8 +139,9 @@ class Export:
         if not self._holds(part, start, wanted):
             rows = [Row(png(self.data.image(start + i)), latents) for i, latents in enumerate(wanted)]
             try:
-                with naming(part):
-                    part.write_bytes(self.layout.pack(rows, start))
+                part.unlink(missing_ok=True)
+                with naming(part), part.open("xb") as file:  # "wb" would write where a link leads
+                    file.write(self.layout.pack(rows, start))
                 if not self._holds(part, start, wanted):
                     raise Failed(f"{path}: does not read as it was written")
             except BaseException:
@@ -135,13 +152,13 @@ class Export:
     def _holds(self, path: Path, start: int, raw: Float32s) -> bool:
         """Whether a file has these very images and latents."""
         try:
-            with path.open("rb") as file:
+            with os.fdopen(open_plain(path, os.O_RDONLY | os.O_NOFOLLOW), "rb") as file:
                 return all(
                     np.array_equal(decode(row.image, str(path)), self.data.image(start + i))
                     and (row.raw is None or np.array_equal(row.raw, wanted))
                     for i, (row, wanted) in enumerate(zip(self.layout.unpack(file, str(path)), raw, strict=True))
                 )
-        except (OSError, Failed, ValueError):
+        except (OSError, Failed, Impossible, ValueError):
             return False
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-import shutil
+import os
+import re
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -21,8 +22,8 @@ from ident.render import latents
 from ident.render.aliases import Float32s, Pixels, Tell
 from ident.render.errors import Impossible
 from ident.render.pool import Frame, frames
-from ident.render.settings import Settings, renderer
-from ident.render.storage import make_folder, npy, write
+from ident.render.settings import PASSES, SIZES, Settings, renderer
+from ident.render.storage import TEMPORARY, make_folder, make_inside, npy, open_plain, read_npy, remove_folder, write
 
 # Files. Each says in a PNG text chunk what it was made from, so that the same command goes on where it was, and no
 # command overwrites what another one made.
@@ -46,7 +47,7 @@ def save_image(path: Path, image: Image.Image, recipe: Mapping[str, Any]) -> Non
 def read_recipe(path: Path) -> dict[str, Any]:
     """The recipe in a whole PNG of ours; of anything else, an empty one."""
     try:
-        with warnings.catch_warnings(action="error"), Image.open(path, formats=["png"]) as found:
+        with warnings.catch_warnings(action="error"), Image.open(path, formats=("PNG",)) as found:
             text = json.loads(found.info.get("ident", "{}"))
             if text:
                 found.load()  # raises where the file is cut short
@@ -65,6 +66,8 @@ def check_target(path: Path) -> None:
     if path.exists() and not path.is_file():
         raise Impossible(f"{path}: is not a file; give another --out")
 
+
+LARGEST_PASS = SIZES.stop**2 * 3 * 4  # bytes: three float32 a pixel
 
 # One file a frame: STEM.png, and STEM_mask.npy, ... for the passes, whose sha256 the recipe in the PNG gives
 
@@ -113,8 +116,15 @@ class _Target:
             write(self.pass_file(name), data)
 
     def load(self) -> Frame:
-        with Image.open(self.png) as image:
-            return {"image": np.asarray(image), **{name: np.load(self.pass_file(name)) for name in self.passes}}
+        with Image.open(self.png, formats=("PNG",)) as image:
+            return {"image": np.asarray(image), **{name: self._read(name) for name in self.passes}}
+
+    def _read(self, name: str) -> npt.NDArray[Any]:
+        with os.fdopen(open_plain(self.pass_file(name)), "rb") as file:
+            return read_npy(file, LARGEST_PASS)
+
+
+FRAME_FILES = re.compile(rf"{TEMPORARY.pattern}|\d{{2,}}(_({'|'.join(PASSES)}))?\.(png|npy)")
 
 
 def save_all(
@@ -224,10 +234,10 @@ def save_figure(
     if not missing:
         done(len(raw), len(raw))
         return list(figures)
-    parts = path.with_name(f".{path.name}.parts")
+    parts = make_inside(path.parent, f".{path.name}.parts")
     loaded = [target.load() for target in save_all(parts, raw, settings, passes, force=True, done=done)]
     for each in missing:
         view = figures[each]
         save_image(each, layout.compose([VIEWS[view](frame[view]) for frame in loaded]), recipes[each])
-    shutil.rmtree(parts)
+    remove_folder(parts, FRAME_FILES)
     return list(figures)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-import shutil
 from concurrent.futures import ThreadPoolExecutor
 
 from ident.render.errors import Failed, Impossible
 from ident.render.manifest import MANIFEST, Manifest, Record
-from ident.render.storage import IMPORTED, PART, PARTS, Storage
+from ident.render.storage import IMPORTED, PARTS, TEMPORARY, Storage, remove, remove_folder
 
 
 def manifest_there(out: Storage) -> Manifest | None:
@@ -40,7 +39,7 @@ def clear(out: Storage) -> None:
         out.delete(name)
     if out.folder:
         (out.folder / IMPORTED).unlink(missing_ok=True)
-        shutil.rmtree(out.folder / PARTS, ignore_errors=True)
+        remove_folder(out.folder / PARTS)
 
 
 def import_begun(out: Storage) -> bool:
@@ -56,5 +55,5 @@ def shard_files(out: Storage) -> list[str]:
 def tidy(out: Storage) -> None:
     """Remove what was not whole when a run was killed."""
     if out.folder:
-        for part in [*out.folder.glob(f"{PART}*"), *(out.folder / "shards").glob(f"{PART}*")]:
-            part.unlink()
+        for folder in (out.folder, out.folder / "shards"):
+            remove(folder, TEMPORARY)

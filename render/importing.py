@@ -18,7 +18,7 @@ from ident.render.layouts import LAYOUTS
 from ident.render.layouts.files import File, files_of_archive, paths_below
 from ident.render.layouts.layout import Layout, detect
 from ident.render.manifest import MANIFEST, Imported, Manifest
-from ident.render.storage import IMPORTED, LOCK, PARTS, Storage, check_room, lock, make_folder
+from ident.render.storage import IMPORTED, LARGEST_NOTE, LOCK, PARTS, Storage, check_room, lock, make_inside, read
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ def bring(given: Given, layouts: Mapping[str, Layout], out: Storage, *, codec: s
     if done is not None:
         return done
     found, files = detect(given.files, layouts, given.where)
-    make_folder(out.here / "shards")
+    make_inside(out.here, "shards")
     with lock(out.here / LOCK, f"{out}: another run is writing there"):
         tidy(out)
         there = begun(out) or ""
@@ -103,8 +103,8 @@ def holds_something(out: Storage) -> bool:
 def begun(out: Storage) -> str | None:
     """The key of the import that was begun there, or is done."""
     try:
-        return str(json.loads((out.here / IMPORTED).read_text())["key"])
-    except (OSError, ValueError, KeyError, TypeError):
+        return str(json.loads(read(out.here / IMPORTED, LARGEST_NOTE))["key"])
+    except (OSError, ValueError, KeyError, TypeError, RecursionError, Failed):
         return None
 
 
@@ -112,6 +112,8 @@ def bring_path(path: Path, layout: str, out: Storage, *, codec: str, force: bool
     """Bring a folder, an archive of one, or a file that has a whole set into shards."""
     if not path.exists():
         raise Impossible(f"{path}: is not there; give a folder, or a tar archive")
+    if not (path.is_dir() or path.is_file()):
+        raise Impossible(f"{path}: is not a file; give a folder, or a tar archive")
     if out.here.resolve() in (path.resolve(), *path.resolve().parents) or path.resolve() in out.here.resolve().parents:
         raise Impossible(f"{out} and {path} lie in each other; give another --out")
     found = {file.relative_to(path).as_posix(): file for file in paths_below(path)} if path.is_dir() else {"": path}

@@ -9,7 +9,6 @@ an image the journal has its file's sha256, and the shards are noted with one of
 from __future__ import annotations
 
 import json
-import shutil
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict
@@ -28,14 +27,14 @@ from ident.render.layouts.layout import Item, Latents, Parts, Picture
 from ident.render.manifest import MANIFEST, Imported, Manifest, Record, describe_latents
 from ident.render.settings import SIZES
 from ident.render.shards import Column, Journal, Span, Sums
-from ident.render.storage import IMPORTED, PARTS, Storage, write
+from ident.render.storage import IMPORTED, LARGEST_NOTE, PARTS, Storage, make_inside, read, remove_folder, write
 from ident.render.threads import in_order
 from ident.render.worker import put_shard
 
 SHARD_SIZE = 1000
 OPEN = 200  # journals at a time; systems allow a process some 1,000 files
 MODES = ("RGB", "RGBA", "L", "P", "1")
-FORMATS = ("png", "webp", "jpeg")
+FORMATS = ("PNG", "WEBP", "JPEG")
 
 Encoded = tuple[list[bytes], Sums]
 """An image, the sha256 of the file that it was, and the sums of its pixels."""
@@ -77,7 +76,7 @@ class Intake:
 
     def run(self, items: Iterable[Item], check: Callable[[], object]) -> Manifest:
         """Take in all items, and make shards of them once `check` finds nothing wrong with where they came from."""
-        self._parts.mkdir(exist_ok=True)
+        make_inside(self._out.here, PARTS)
         self._resume()
         self._note()
         try:
@@ -90,18 +89,18 @@ class Intake:
             for journal in self._journals.values():
                 journal.close()
         self._out.write(MANIFEST, manifest.to_json().encode())
-        shutil.rmtree(self._parts)
+        remove_folder(self._parts)
         return manifest
 
     def _resume(self) -> None:
         """Take up the shards that an earlier run made of these files, but for what was damaged since."""
         try:
-            made = json.loads((self._out.here / IMPORTED).read_text())
+            made = json.loads(read(self._out.here / IMPORTED, LARGEST_NOTE))
             if bytes.fromhex(made["key"]) != self._key:
                 return
             records = {int(number): Record(**record) for number, record in made["records"].items()}
             self._ends, self._made_of = list(map(int, made["ends"])), made["made_of"]
-        except (OSError, ValueError, TypeError, KeyError):
+        except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError, Failed):
             return
         for number, record in records.items():
             if not self._out.fault(Span(number, record.start, record.n).file, record.bytes, record.sha256):

@@ -34,7 +34,7 @@ from ident.render import latents
 from ident.render.aliases import Array, Float32s
 from ident.render.codecs import CODECS, ZSTD, Codec, Damaged
 from ident.render.errors import Failed
-from ident.render.storage import naming
+from ident.render.storage import naming, open_plain
 
 FORMAT = 1
 ZSTD_FILTER = 32015  # HDF5's registry of filters
@@ -145,7 +145,7 @@ class Journal:
     def _opened(self) -> int:
         """The journal, locked: a writer that was given up may not have died yet, or may remove it right now."""
         while True:
-            number = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
+            number = open_plain(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
             fcntl.flock(number, fcntl.LOCK_EX)
             if self.path.exists() and os.path.samestat(os.fstat(number), self.path.stat()):
                 return number
@@ -248,8 +248,9 @@ def write(path: Path, span: Span, raw: Float32s, kept: Mapping[str, Column], jou
 @contextmanager
 def _hdf5(path: Path) -> Iterator[h5py.File]:
     """A new file. HDF5 says in a RuntimeError's text alone that the disk was full as the file was closed."""
+    path.unlink(missing_ok=True)
     try:
-        with h5py.File(path, "w") as file:
+        with h5py.File(path, "x") as file:  # "w" would write where a link leads
             yield file
     except RuntimeError as error:
         number = re.search(r"errno = (\d+)", str(error))

@@ -6,7 +6,6 @@ The driver plans, waits and writes dataset.json; it never touches a pixel. What 
 from __future__ import annotations
 
 import errno
-import shutil
 import statistics
 import time
 from collections import deque
@@ -21,7 +20,7 @@ from ident.render.holdings import clear, tidy
 from ident.render.manifest import MANIFEST, Manifest, Record
 from ident.render.plan import Plan, check_disk, take_up
 from ident.render.shards import Span
-from ident.render.storage import LOCK, cache_folder, lock, make_folder
+from ident.render.storage import LOCK, cache_folder, lock, make_inside, remove_folder
 from ident.render.worker import Beat, Hopeless, Job, Worker
 
 SECONDS_BETWEEN_MANIFESTS = 5.0
@@ -53,7 +52,7 @@ def render(plan: Plan, *, address: str | None = None, force: bool = False, tell:
     out = plan.out
     out.check_output()
     if out.folder:
-        make_folder(out.folder / "shards")
+        make_inside(out.folder, "shards")
     locks = out.folder or cache_folder("locks", out.key)
     with lock(locks / LOCK, f"{out}: another run is writing there") as owner:
         job = Job(out.absolute, plan.recipe, owner, plan.recycle, plan.engine)
@@ -69,7 +68,7 @@ def render(plan: Plan, *, address: str | None = None, force: bool = False, tell:
             with cluster(address, cores=max(plan.workers or 0, cores()), gpus=None if plan.gpus else 0) as ray:
                 Stage(ray, plan, job, records, tell).run()
             out.write(MANIFEST, manifest.to_json().encode())
-        shutil.rmtree(job.parts, ignore_errors=True)
+        remove_folder(job.parts)
     return manifest
 
 

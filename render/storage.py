@@ -1,18 +1,23 @@
 """Where a dataset lies: a folder, or any URL that fsspec knows, like s3://bucket/folder.
 
 A file appears under its name only when whole: in a folder by a rename, elsewhere because what is listed in
-dataset.json was uploaded before.
+dataset.json was uploaded before. The folder that the user names may be a link; below it, nothing
+is written through one.
 """
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import hashlib
+import math
 import os
+import re
 import shutil
+import stat
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cache
 from io import BytesIO
@@ -36,6 +41,13 @@ PARTS = ".parts"
 IMPORTED = ".imported"
 """In a dataset's folder: who writes there, what is not finished, and of which files it was or is being made."""
 
+TEMPORARY = re.compile(re.escape(PART) + "[a-z0-9_]{8}")
+IN_PARTS = re.compile(rf"{TEMPORARY.pattern}|\d{{5,}}\.(part|rows|h5|json|[0-9a-f]{{16}})|\d+-\d{{5,}}\.part")
+"""The names of files that a killed run leaves: beside others, and in PARTS."""
+
+LARGEST_NOTE = 2**26
+"""Bytes of a file in which a run says what it has done: IMPORTED of a hundred thousand shards has half as many."""
+
 SPARE = 50_000_000  # bytes that a disk shall still have free at the end
 
 
@@ -48,6 +60,30 @@ def naming(path: Path) -> Iterator[None]:
         if error.errno is None or error.filename is not None:
             raise
         raise OSError(error.errno, os.strerror(error.errno), str(path)) from error
+
+
+def open_plain(path: Path, flags: int = os.O_RDONLY) -> int:
+    """Open a plain file: a pipe or a device in its place is refused, and not waited for.
+
+    What is written to is this file alone: neither where a link leads, nor a file that has another name, too.
+    """
+    writes = flags & (os.O_WRONLY | os.O_RDWR)
+    try:
+        number = os.open(path, flags | os.O_NONBLOCK | (os.O_NOFOLLOW if writes else 0), 0o666)
+    except OSError as error:
+        if error.errno == errno.ELOOP and path.is_symlink():
+            raise Impossible(f"{path}: is a link, and nothing goes where it leads; remove it") from error
+        if error.errno in (errno.ENXIO, errno.EISDIR):
+            raise Impossible(f"{path}: is not a file; remove it") from error
+        raise
+    status = os.fstat(number)
+    wrong = "is not a file" if not stat.S_ISREG(status.st_mode) else ""
+    if writes and status.st_nlink > 1:
+        wrong = "is another file's second name, which would be changed with it"
+    if wrong:
+        os.close(number)
+        raise Impossible(f"{path}: {wrong}; remove it") if writes else Failed(f"{path}: {wrong}")
+    return number
 
 
 @contextmanager
@@ -78,6 +114,22 @@ def publish(part: Path, path: Path) -> None:
         os.close(folder)
 
 
+def content(file: IO[bytes], what: str, most: int) -> bytes:
+    """All bytes of a file, if these are not too many; memory is taken as they come."""
+    data = bytearray()
+    while piece := file.read(min(web.CHUNK, most + 1 - len(data))):
+        data += piece
+    if len(data) > most:
+        raise Failed(f"{what}: has more than {most} bytes")
+    return bytes(data)
+
+
+def read(path: Path, most: int) -> bytes:
+    """A plain file's content, if it has at most so many bytes."""
+    with os.fdopen(open_plain(path), "rb") as file:
+        return content(file, str(path), most)
+
+
 def write(path: Path, data: bytes) -> None:
     """Write a file that appears under its name only when whole."""
     with whole(path) as part:
@@ -103,6 +155,40 @@ def make_folder(path: Path, instead: str = "give another --out") -> None:
         raise Impossible(f"{path}: you may not write there; {instead}")
 
 
+def make_inside(folder: Path, *names: str, instead: str = "give another --out") -> Path:
+    """Make a folder to write to, and those of ours in it, one inside the other; these may not be links."""
+    make_folder(folder, instead)
+    for name in names:
+        folder /= name
+        if folder.is_symlink():
+            raise Impossible(f"{folder}: is a link, and nothing goes where it leads; remove it, or {instead}")
+        make_folder(folder, instead)
+    return folder
+
+
+def remove(folder: Path, ours: re.Pattern[str]) -> None:
+    """Remove the files in a folder that have names of ours; none where the folder is a link."""
+    try:
+        number = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    except OSError as error:
+        if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
+            return
+        raise
+    try:
+        for name in filter(ours.fullmatch, os.listdir(number)):  # noqa: PTH208
+            with suppress(FileNotFoundError, IsADirectoryError):
+                os.unlink(name, dir_fd=number)
+    finally:
+        os.close(number)
+
+
+def remove_folder(folder: Path, ours: re.Pattern[str] = IN_PARTS) -> None:
+    """Remove the files of ours in a folder, and with them the folder, unless something else lies there."""
+    remove(folder, ours)
+    with suppress(OSError):
+        folder.rmdir()
+
+
 def free_bytes(folder: Path) -> int:
     """How much is free on the disk where the folder is or will be."""
     path = folder.absolute()
@@ -123,9 +209,25 @@ def npy(array: npt.NDArray[Any]) -> bytes:
     return file.getvalue()
 
 
+def read_npy(file: IO[bytes], most: int) -> npt.NDArray[Any]:
+    """The array in a .npy file. What its header asks for is compared before memory is taken for it: a ValueError."""
+    if np.lib.format.read_magic(file) != (1, 0):  # type: ignore[no-untyped-call]
+        raise ValueError("its header is none of an array of numbers")  # others may have gigabytes
+    shape, in_columns, dtype = np.lib.format.read_array_header_1_0(file)  # type: ignore[no-untyped-call]
+    size = math.prod(shape) * dtype.itemsize
+    if dtype.hasobject or not 0 <= size <= most:
+        raise ValueError(f"its header says {dtype} {shape}, where numbers of at most {most} bytes are read")
+    data = bytearray()
+    while piece := file.read(min(web.CHUNK, size - len(data))):
+        data += piece
+    if len(data) < size:
+        raise ValueError(f"it is cut short: {len(data)} bytes of {size}")
+    return np.frombuffer(data, dtype).reshape(shape, order="F" if in_columns else "C")
+
+
 def sha256(path: Path) -> str:
     """The checksum of a file, as dataset.json has it."""
-    with path.open("rb") as file:
+    with os.fdopen(open_plain(path), "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
@@ -143,12 +245,12 @@ def lock(path: Path, busy: str = "") -> Iterator[str]:
 
     If someone holds it: wait, or say `busy` and who it is. Gives what the file says of us.
     """
-    with path.open("a+") as file:
+    with os.fdopen(open_plain(path, os.O_RDWR | os.O_CREAT), "r+", errors="replace") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | (fcntl.LOCK_NB if busy else 0))
         except BlockingIOError as error:
-            file.seek(0)
-            raise Impossible(f"{busy} (process {file.read().strip() or 'unknown'}): wait for it, or stop it") from error
+            holder = file.read(200).strip() or "unknown"
+            raise Impossible(f"{busy} (process {holder}): wait for it, or stop it") from error
         owner = f"{os.getpid()} on {os.uname().nodename}, run {os.urandom(4).hex()}"
         file.truncate(0)
         file.write(owner)
@@ -260,6 +362,8 @@ class Storage:
             return "is missing"
         if found != size:
             return f"is damaged, {found} bytes and not {size}"
+        if self.folder and not (self.folder / name).is_file():
+            return "is not a file"
         if self.folder and (wrong := sha256(self.folder / name)) != digest:
             return f"is damaged, its sha256 is {wrong}, not {digest}"
         return None
@@ -269,9 +373,7 @@ class Storage:
     ) -> Iterator[bytes]:
         """The bytes of a file from `start` on; FileNotFoundError if there is none. As web.stream has them."""
         if self.folder:
-            if (self.folder / name).exists() and not (self.folder / name).is_file():
-                raise Failed(f"{self.path(name)}: is not a file")
-            return _pieces((self.folder / name).open("rb"), start)
+            return _pieces(os.fdopen(open_plain(self.folder / name), "rb"), start)
         if self.http:
             return web.stream(self.path(name), start, pause, version)
         if version is None:

@@ -7,6 +7,7 @@ stays, also half a shard, and is not fetched again.
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
@@ -17,7 +18,19 @@ from ident.render.aliases import Tell
 from ident.render.errors import Failed, Impossible
 from ident.render.holdings import clear, import_begun, shard_files, tidy
 from ident.render.manifest import MANIFEST, Manifest, Record
-from ident.render.storage import LOCK, PARTS, SPARE, Storage, cache_folder, check_room, lock, make_folder, naming
+from ident.render.storage import (
+    LOCK,
+    PARTS,
+    SPARE,
+    Storage,
+    cache_folder,
+    check_room,
+    lock,
+    make_inside,
+    naming,
+    open_plain,
+    remove_folder,
+)
 
 AT_ONCE = 4  # files on their way
 TRIES = 3  # of a shard that arrives damaged
@@ -95,7 +108,7 @@ class Pull:
 def fetch(source: Storage, file: str, part: Path, record: Record, count: Count) -> str:
     """Fetch a file from where its part ends; gives the sha256 of what there is then."""
     digest = hashlib.sha256()
-    with naming(part), part.open("a+b") as kept:
+    with naming(part), os.fdopen(open_plain(part, os.O_RDWR | os.O_CREAT | os.O_APPEND), "a+b") as kept:
         kept.seek(0)
         while piece := kept.read(2**20):
             digest.update(piece)
@@ -128,19 +141,17 @@ def pull(sources: Sequence[Storage], out: Storage, *, force: bool, tell: Tell) -
         raise Impossible(
             f"{sources[0]}: incomplete, {manifest.done} of {manifest.n} images are there; it is being made"
         )
-    make_folder(out.here / "shards")
+    make_inside(out.here, "shards")
     with lock(out.here / LOCK, f"{out}: another run is writing there"):
         tidy(out)
         check_target(out, manifest, force=force)
-        make_folder(made.parts)
+        make_inside(out.here, PARTS)
         missing = sum(record.bytes for i, record in manifest.shards.items() if out.size(manifest.span(i).file) is None)
         said = f"{missing / 1e9:.2f} GB are to come, and {SPARE / 1e9:.2f} GB shall stay free;"
         check_room(out.here, missing, said)
         each(list(manifest.shards), made.shard, Count(manifest.disk, tell))
         out.write(MANIFEST, manifest.to_json().encode())
-        for part in made.parts.iterdir():
-            part.unlink()
-        made.parts.rmdir()
+        remove_folder(made.parts)
     return manifest
 
 
@@ -206,7 +217,7 @@ def push(source: Storage, out: Storage, *, force: bool, tell: Tell) -> Manifest:
     if not manifest.complete:
         raise Impossible(f"{source}: incomplete, {manifest.done} of {manifest.n} images are there")
     if out.folder:
-        make_folder(out.folder / "shards", f"give another {out.option}")
+        make_inside(out.folder, "shards", instead=f"give another {out.option}")
     with lock((out.folder or cache_folder("locks", out.key)) / LOCK, f"{out}: another run is writing there"):
         tidy(out)
         check_target(out, manifest, force=force)

@@ -27,7 +27,7 @@ from ident.render.manifest import Recipe, Record, agreed
 from ident.render.scene import Scene, place
 from ident.render.settings import Settings, renderer
 from ident.render.shards import Column, Journal, Span
-from ident.render.storage import LOCK, PARTS, Storage, cache_folder, make_folder, sha256, write
+from ident.render.storage import LARGEST_NOTE, LOCK, PARTS, Storage, cache_folder, make_inside, read, sha256, write
 
 SECONDS_BETWEEN_BEATS = 0.5
 TRIES = 3  # of an image, before the run stops
@@ -105,8 +105,8 @@ class Worker:
                 raise Impossible(f"the worker on {node} has {name} {renderer()[name]}, not {version}: install the same")
         if folder := self._job.out.folder:
             try:
-                same = (folder / LOCK).read_text() == self._job.owner
-            except OSError:
+                same = read(folder / LOCK, LARGEST_NOTE) == self._job.owner.encode()
+            except (OSError, Failed):
                 same = False
             if not same:
                 raise Impossible(
@@ -116,7 +116,7 @@ class Worker:
     def render(self, span: Span) -> Iterator[Beat | Record]:
         """Render what is missing of a shard; its record comes last. Without one the worker is to be replaced."""
         parts = self._job.parts
-        make_folder(parts)
+        make_inside(parts.parent, parts.name)
         finished = parts / f"{span.number:05d}.json"
         record = self._recorded(finished, span)
         if record is None:
@@ -136,9 +136,9 @@ class Worker:
     def _recorded(self, finished: Path, span: Span) -> Record | None:
         """The record of a shard that was put in its place by a run that ended before it could say so."""
         try:
-            made = json.loads(finished.read_text())
+            made = json.loads(read(finished, LARGEST_NOTE))
             record = Record(**made)
-        except (OSError, ValueError, TypeError):
+        except (OSError, ValueError, TypeError, Failed):
             return None
         wrong = (record.start, record.n) != (span.start, span.n)
         return None if wrong or self._job.out.fault(span.file, record.bytes, record.sha256) else record

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import platform
-import shutil
+import re
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -32,14 +32,19 @@ from ident.render.errors import Failed, Impossible
 CHECKPOINT, MODEL, SCALARS = "checkpoint.pt", "model.pt", "tensorboard"
 """Of a run: where it goes on, what it came to, what TensorBoard shows."""
 
+MADE = re.compile(
+    "|".join([storage.TEMPORARY.pattern, *map(re.escape, (RESULT, RECOVERED, NEIGHBOURS, CHECKPOINT, MODEL))])
+)
+EVENTS = re.compile(r"events\.out\.tfevents\..+")
+"""The names of a run's files, and of those that TensorBoard's writer makes."""
+
 Tell = Callable[[Run, int, dict[str, float]], object]
 """Is told of a run how many steps are done, and the last loss and scores."""
 
 
 def perform(run: Run, folder: Path, device: str, tell: Callable[[int, dict[str, float]], object]) -> Result:
     """Do a run, from its checkpoint if there is one, and write its result."""
-    place = folder / run.name
-    storage.make_folder(place)
+    place = storage.make_inside(folder, run.name)
     task, progress = task_of(run, device), Progress()
     if run.kind != "identity" and any(True for _ in task.model.parameters()):
         made_by = recipe_of(run, device=torch.device(device).type)  # whose random numbers are others
@@ -99,7 +104,9 @@ def scalars(folder: Path) -> Iterator[Callable[[int, dict[str, float]], object]]
         writers = list[SummaryWriter]()
 
         def write(step: int, last: dict[str, float]) -> None:
-            if not writers:  # what was written after the checkpoint that this goes on from is written again
+            if not writers:
+                storage.make_inside(folder.parent, folder.name)
+                # What was written after the checkpoint that this goes on from is written again.
                 writers.append(stack.enter_context(SummaryWriter(folder, purge_step=step)))
             for name, value in last.items():
                 writers[0].add_scalar(name, value, step)
@@ -178,14 +185,13 @@ def left_of(runs: Sequence[Run], folder: Path, *, force: bool) -> list[Run]:
 
 
 def forget(runs: Sequence[Run], folder: Path) -> None:
-    """Delete what was made of these runs."""
+    """Delete the files that these runs made."""
     for run in runs:
         place = folder / run.name
         try:
-            if place.is_dir():
-                shutil.rmtree(place)
-            else:
-                place.unlink(missing_ok=True)
+            if not place.is_symlink():
+                storage.remove_folder(place / SCALARS, EVENTS)
+                storage.remove_folder(place, MADE)
         except OSError as error:
             raise Failed(f"{place}: cannot be deleted ({error.strerror})") from error
 
@@ -227,7 +233,7 @@ def by_ray(
                     except ray.exceptions.RayError as error:
                         raise Failed(f"{run.name}: was lost: {' '.join(str(error).split())}") from error
                     if not (folder / run.name / RESULT).exists():  # made on a machine that does not see the folder
-                        storage.make_folder(folder / run.name)
+                        storage.make_inside(folder, run.name)
                         storage.write(folder / run.name / RESULT, json.dumps(result, indent=1).encode())
                     yield run, result
         finally:

@@ -17,12 +17,15 @@ from ident.benchmark.suites.runs import Run, shared_run
 from ident.benchmark.suites.tiers import Tier
 from ident.benchmark.train import differing, is_number
 from ident.render.errors import Failed, Impossible
+from ident.render.storage import read
 
 RESULT, RECOVERED, NEIGHBOURS = "result.json", "recovered.npz", "neighbours.png"
 """Of a run: its scores; latents and what is recovered of them; the nearest images."""
 
 FORMAT = 2
 """Of results."""
+
+LARGEST_RESULT = 2**22  # bytes
 
 Result = Mapping[str, Any]
 """A run's, as its file has it."""
@@ -56,7 +59,7 @@ def load(path: Path, dim_of: Callable[[Result], int]) -> Result:
     `dim_of` says of how many latents it is, or raises a ValueError that says why it is none.
     """
     try:
-        result: Result = json.loads(path.read_text())
+        result: Result = json.loads(read(path, LARGEST_RESULT))
         made_by = result["format"]
         if type(made_by) is not int:
             raise ValueError(f"format {made_by!r}")

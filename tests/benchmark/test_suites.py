@@ -202,7 +202,10 @@ def test_a_result_is_found_again_and_another_is_refused(tmp_path: Path) -> None:
     path.mkdir()
     with pytest.raises(Failed, match="is damaged"):
         results.result_of(run, tmp_path)
+    path.rmdir()
+    (tmp_path / run.name / "notes.txt").write_text("mine")
     bench.forget([run], tmp_path)
+    assert [path.name for path in (tmp_path / run.name).iterdir()] == ["notes.txt"]
     assert results.result_of(run, tmp_path) is None
 
 
