@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,7 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ident.render.aliases import Float32s, Float64s
-from ident.render.errors import Impossible
+from ident.render.errors import Failed, Impossible
+from ident.render.storage import open_plain, read_npy
 
 
 @dataclass(frozen=True)
@@ -22,6 +24,9 @@ class Latent:
     unit: str
     scale: float
 
+
+LARGEST = 2**30
+"""Bytes of raw latents that are read at once: those of 25 million images."""
 
 QUARTER = float(np.pi / 2)
 
@@ -74,7 +79,7 @@ def check(raw: npt.NDArray[np.generic], what: str = "raw latents") -> Float32s:
         raise Impossible(f"{what}: the shape is {raw.shape}, not (N, {len(LATENTS)}) with N at least 1")
     if raw.dtype not in (np.float32, np.float64):
         raise Impossible(f"{what}: the numbers are {raw.dtype}, not float32 or float64")
-    wrong = ~(np.abs(raw.astype(np.float64)) <= 1)  # also true for NaN
+    wrong = ~(np.abs(raw) <= 1)  # also true for NaN
     if wrong.any():
         row, column = np.argwhere(wrong)[0]
         hint = "; is this latents.npy? Give raw_latents.npy" if np.abs(raw).max() <= SCALES.max() else ""
@@ -85,8 +90,10 @@ def check(raw: npt.NDArray[np.generic], what: str = "raw latents") -> Float32s:
 def read(path: Path) -> Float32s:
     """Raw latents (n, 10) from a .npy file, checked."""
     try:
-        # Mapped, so that no header can ask for memory; and this call knows no pickles and no archives.
-        raw = np.lib.format.open_memmap(path, mode="r")  # type: ignore[no-untyped-call]
+        with os.fdopen(open_plain(path), "rb") as file:
+            raw = read_npy(file, LARGEST)
+    except Failed as error:
+        raise Impossible(f"{error}; give a .npy file of raw latents") from error
     except OSError as error:
         raise Impossible(f"{path}: {error.strerror or error}; give a .npy file of raw latents") from error
     except Exception as error:  # numpy raises half a dozen kinds on a hostile header

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from html import escape
 from importlib.resources import files
 from io import BytesIO
 from pathlib import Path
 from string import Template
 from typing import Any, TypeVar
+from zipfile import ZIP_STORED, ZipFile
 
-import numpy as np
+import numpy.typing as npt
 from matplotlib.figure import Figure
 from PIL import Image
 
@@ -32,6 +34,8 @@ MARK = '<meta name="generator" content="ident report">'
 DPI = 100
 WIDEST = 480
 """Pixels of a picture of neighbours."""
+LARGEST_PICTURE, LARGEST_RECOVERED = 2**26, 2**26
+"""Pixels of one that is read, and bytes of latents: of more than a million images."""
 COLOURS = 64, 256
 """Of plots and of photographs: pages stay small."""
 
@@ -43,7 +47,7 @@ def write(sources: Sequence[Source], folder: Path, warn: Warn, *, force: bool = 
     """Write the page, its pictures and the records to a folder; says where they are."""
     page = folder / PAGE
     storage.make_folder(folder)
-    if page.exists() and not force and MARK.encode() not in page.read_bytes():
+    if page.exists() and not force and not is_ours(page):
         raise Impossible(f"{page}: is no report of ident; give another --out, or --force")
     made = _records(sources)
     maker = Maker(warn)
@@ -52,6 +56,12 @@ def write(sources: Sequence[Source], folder: Path, warn: Warn, *, force: bool = 
     for name, content in contents.items():
         storage.write(folder / name, content)
     return {"page": str(page), "files": [str(folder / name) for name in contents], "results": made}
+
+
+def is_ours(page: Path) -> bool:
+    """Whether a page is one that may be overwritten: its head says so."""
+    with os.fdopen(storage.open_plain(page), "rb") as file:
+        return MARK.encode() in file.read(2**12)
 
 
 def _records(sources: Sequence[Source]) -> list[dict[str, Any]]:
@@ -151,14 +161,14 @@ class Maker:
         """A plot in the page."""
         file = BytesIO()
         figure.savefig(file, format="png", dpi=DPI)
-        with Image.open(file) as image:
+        with Image.open(file, formats=("PNG",)) as image:
             return self.picture(name, png(image.convert("RGB"), COLOURS[0]), title)
 
     def picture(self, name: str, content: bytes, title: str) -> str:
         """A picture in the page; its bytes are kept for a file, too."""
         self.pictures[name] = content
         data = base64.b64encode(content).decode()
-        with Image.open(BytesIO(content)) as image:
+        with Image.open(BytesIO(content), formats=("PNG",)) as image:
             size = f'width="{image.width}" height="{image.height}"'
         caption = f"<figcaption>{escape(title)}</figcaption>"
         return f'<figure><img src="data:image/png;base64,{data}" {size} alt="{escape(title)}">{caption}</figure>'
@@ -181,16 +191,35 @@ def main_kind(line: Line) -> str:
 
 def pair(path: Path, dim: int) -> tuple[Float64s, Float64s]:
     """Latents (n, dim) and the recovered ones (n, k)."""
-    with np.load(path, allow_pickle=False) as arrays:
-        both = checked(arrays["latents"], arrays["recovered"])
+    both = checked(*arrays(path, "latents", "recovered"))
     if both[0].shape[1] != dim or both[1].shape[1] < dim:
         raise ValueError(f"latents {both[0].shape} and recovered ones {both[1].shape}, of {dim}")
     return both
 
 
+def arrays(path: Path, *names: str) -> Iterator[npt.NDArray[Any]]:
+    """The arrays in a .npz file, which are not packed: nothing is larger than the file."""
+    with os.fdopen(storage.open_plain(path), "rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        if size > len(names) * LARGEST_RECOVERED:
+            raise ValueError(f"{size} bytes, more than {len(names) * LARGEST_RECOVERED}")
+        file.seek(-min(size, 42), os.SEEK_END)
+        end = file.read()  # the list of what is in it: another one's may be as long as the file
+        if end[-22:-18] != b"PK\5\6" or end[-2:] != b"\0\0" or end[:4] == b"PK\6\7" or end[-9:-6] != b"\0\0\0":
+            raise ValueError("no archive of two arrays")
+        with ZipFile(file) as archive:
+            for name in names:
+                if archive.getinfo(f"{name}.npy").compress_type != ZIP_STORED:
+                    raise ValueError(f"{name} is packed, which ident bench does not do")
+                with archive.open(f"{name}.npy") as array:
+                    yield storage.read_npy(array, LARGEST_RECOVERED)
+
+
 def photograph(path: Path) -> bytes:
     """A picture made small."""
-    with Image.open(path) as image:
+    with os.fdopen(storage.open_plain(path), "rb") as file, Image.open(file, formats=("PNG",)) as image:
+        if image.width * image.height > LARGEST_PICTURE:
+            raise ValueError(f"{image.width} x {image.height} pixels, more than {LARGEST_PICTURE} in all")
         small = image.convert("RGB")
     small.thumbnail((WIDEST, WIDEST))
     return png(small, COLOURS[1])

@@ -13,13 +13,19 @@ import numpy as np
 from ident.render.aliases import Float32s
 from ident.render.errors import Failed, Impossible
 from ident.render.latents import LATENTS, to_scene_values
-from ident.render.layouts.files import LARGEST, content
+from ident.render.layouts import pages
 from ident.render.layouts.layout import Row, Written
 from ident.render.layouts.sharded import Sharded
 from ident.render.manifest import Manifest
+from ident.render.storage import content
 
 GROUP = 100
 """Rows that a reader loads together."""
+
+MOST_VALUES = {"image": 1, "raw_latents": len(LATENTS)}
+"""Of a row, in each column that is read."""
+
+LARGEST_FILE = 2**30  # bytes, in an archive that streams by
 
 VECTOR = {"_type": "Sequence", "feature": {"_type": "Value", "dtype": "float32"}, "length": len(LATENTS)}
 FEATURES = {"image": {"_type": "Image"}, "raw_latents": VECTOR, "latents": VECTOR}
@@ -107,20 +113,19 @@ class HuggingFace(Sharded):
         """The rows of a file, packed by whomever."""
         pa, parquet = arrow()
         try:
-            table = parquet.ParquetFile(file if seekable(file) else io.BytesIO(content(file, what)))
+            file = file if seekable(file) else io.BytesIO(content(file, what, LARGEST_FILE))
+            table = parquet.ParquetFile(file)
             names = table.schema_arrow.names
-            if not {"image", "raw_latents"} <= set(names):
-                raise ValueError(f"the columns are {', '.join(names)}; wanted are image and raw_latents")
-            for group in range(table.num_row_groups):
-                if table.metadata.row_group(group).total_byte_size > LARGEST:
-                    raise ValueError(f"row group {group} has more than {LARGEST} bytes")
-            for batch in table.iter_batches(GROUP, columns=["image", "raw_latents"]):
+            if not set(MOST_VALUES) <= set(names):
+                raise ValueError(f"the columns are {', '.join(names)}; wanted are {' and '.join(MOST_VALUES)}")
+            pages.check(table.metadata, file, MOST_VALUES)
+            for batch in table.iter_batches(1, columns=list(MOST_VALUES)):  # a value may be as large as its page
                 for row in batch.to_pylist():
                     image = row["image"]["bytes"] if isinstance(row["image"], dict) else row["image"]
                     if not isinstance(image, bytes):
                         raise ValueError(f"an image has no bytes, but is {str(row['image'])[:50]}")
                     yield Row(image, np.array(row["raw_latents"], np.float32))
-        except (pa.ArrowException, ValueError, TypeError, KeyError, OSError) as error:
+        except (pa.ArrowException, ValueError, TypeError, LookupError, OSError, RecursionError) as error:
             said = " ".join(str(error).split())
             raise Failed(f"{what}: not a Parquet file of images and latents ({said})") from error
 

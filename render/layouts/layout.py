@@ -100,6 +100,7 @@ def detect(files: Iterator[File], layouts: Mapping[str, Layout], where: str) -> 
         for name, layout in layouts.items():
             if layout.pattern.fullmatch(file[0]):
                 return name, chain([file], files)
-        others.append(file[0])
+        if len(others) < 5:
+            others.append(file[0][:100])
     wanted = ", ".join(layouts)
-    raise Impossible(f"{where}: in none of the layouts {wanted}; found {', '.join(others[:5]) or 'no file'}")
+    raise Impossible(f"{where}: in none of the layouts {wanted}; found {', '.join(others) or 'no file'}")

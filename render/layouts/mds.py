@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 from collections.abc import Iterator, Mapping
@@ -14,7 +15,7 @@ from ident.render import latents
 from ident.render.aliases import Float32s
 from ident.render.errors import Failed
 from ident.render.latents import NAMES
-from ident.render.layouts.files import LARGEST, read_json
+from ident.render.layouts.files import LARGEST_IMAGE, read_json
 from ident.render.layouts.layout import Row, Written
 from ident.render.layouts.sharded import Sharded
 from ident.render.manifest import Manifest
@@ -95,7 +96,7 @@ def sample(row: Row) -> bytes:
 
 def take(file: IO[bytes], count: int, what: str) -> bytes:
     """So many bytes."""
-    if not 0 <= count <= LARGEST:
+    if not 0 <= count <= LARGEST_IMAGE:
         raise Failed(f"{what}: not a whole MDS shard (its parts do not follow each other)")
     data = file.read(count)
     if len(data) < count:
@@ -110,7 +111,7 @@ def numbers(file: IO[bytes], count: int, what: str) -> np.ndarray:  # type: igno
 
 def columns_of(data: bytes, what: str) -> tuple[dict[str, int | None], np.dtype[Any]]:
     """The columns, the sizes of those that have one, and what the raw latents are made of."""
-    made = read_json(data, what)
+    made = read_json(io.BytesIO(data), what)
     try:
         names, encodings, sizes = made["column_names"], made["column_encodings"], made["column_sizes"]
         encoded, sized = dict(zip(names, encodings, strict=True)), dict(zip(names, sizes, strict=True))

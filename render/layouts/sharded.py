@@ -10,7 +10,7 @@ import numpy as np
 from ident.render.aliases import Float32s
 from ident.render.errors import Failed
 from ident.render.latents import NAMES
-from ident.render.layouts.files import File, checked, content, matching, read_json
+from ident.render.layouts.files import File, checked, matching, read_json
 from ident.render.layouts.layout import Item, Latents, Layout, Parts, Picture
 
 
@@ -48,7 +48,7 @@ class Sharded(Layout):
     def _listed(self, file: IO[bytes], what: str) -> Parts:
         files, samples = self.listing
         try:
-            listed = read_json(content(file, what), what)[files]
+            listed = read_json(file, what)[files]
             packed = {part.get("compression") for part in listed} - {None}
             rows = tuple(int(part[samples]) for part in listed)
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:

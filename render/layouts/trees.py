@@ -12,10 +12,10 @@ import numpy as np
 
 from ident.render import latents
 from ident.render.aliases import Float32s
-from ident.render.layouts.files import LARGEST, LARGEST_IMAGE, File, content, matching, read_latents
+from ident.render.layouts.files import LARGEST_IMAGE, File, matching, read_latents
 from ident.render.layouts.layout import Item, Latents, Layout, Picture, Row, Written
 from ident.render.manifest import Manifest
-from ident.render.storage import npy
+from ident.render.storage import content, npy
 
 
 @dataclass(frozen=True)
@@ -54,11 +54,10 @@ class Tree(Layout):
     def items(self, files: Iterator[File], where: str) -> Iterator[Item]:
         """Images and latents."""
         for found, (name, opened) in matching(files, self.pattern, where):
-            groups = found.groupdict()
-            with opened() as file:
-                data = content(file, f"{where}/{name}", LARGEST if groups["image"] is None else LARGEST_IMAGE)
+            groups, what = found.groupdict(), f"{where}/{name}"
             part = int(groups.get("part_of_latents") or groups.get("part_of_image") or 0)
-            if groups["image"] is None:
-                yield Latents(part, read_latents(data, f"{where}/{name}"))
-            else:
-                yield Picture(part, int(groups["image"]), name, data)
+            with opened() as file:
+                if groups["image"] is None:
+                    yield Latents(part, read_latents(file, what))
+                else:
+                    yield Picture(part, int(groups["image"]), name, content(file, what, LARGEST_IMAGE))

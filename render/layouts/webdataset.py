@@ -15,13 +15,16 @@ import numpy as np
 from ident.render import latents
 from ident.render.aliases import Float32s
 from ident.render.errors import Failed
-from ident.render.layouts.files import LARGEST_IMAGE, checked, content, files_of_archive, read_json, read_latents
+from ident.render.layouts.files import LARGEST_IMAGE, checked, files_of_archive, read_json, read_latents
 from ident.render.layouts.layout import Row, Written
 from ident.render.layouts.sharded import Sharded
 from ident.render.manifest import Manifest
-from ident.render.storage import npy
+from ident.render.storage import content, npy
 
 IMAGES = ("png", "webp", "jpg", "jpeg")
+VECTORS = ("raw_latents.npy", "npy", "json")
+MOST_FILES = 100
+"""Of a sample."""
 
 
 class WebDataset(Sharded):
@@ -53,10 +56,14 @@ class WebDataset(Sharded):
         """The samples of an archive, packed by whomever."""
         members = files_of_archive(file, what)
         for key, group in groupby(members, lambda member: key_of(member[0])):
-            sample = {}
+            sample = dict[str, bytes]()
             for name, opened in group:
+                kind = name[len(key) + 1 :]
+                if len(sample) >= MOST_FILES:
+                    raise Failed(f"{what}: the sample {key} has more than {MOST_FILES} files")
                 with opened() as member:
-                    sample[name[len(key) + 1 :]] = content(member, f"{what}/{name}", LARGEST_IMAGE)
+                    wanted = kind in IMAGES or kind in VECTORS
+                    sample[kind] = content(member, f"{what}/{name}", LARGEST_IMAGE) if wanted else b""
             image = next((sample[kind] for kind in IMAGES if kind in sample), None)
             raw = raw_latents(sample, f"{what}/{key}")
             if image is None or raw is None:
@@ -80,12 +87,12 @@ def key_of(name: str) -> str:
 
 def raw_latents(sample: dict[str, bytes], what: str) -> Float32s | None:
     """The raw latents (10,) of a sample, in any of the forms that are in use."""
-    for kind in ("raw_latents.npy", "npy"):
+    for kind in VECTORS[:2]:
         if kind in sample:
-            return read_latents(sample[kind], f"{what}.{kind}").reshape(-1)
+            return read_latents(io.BytesIO(sample[kind]), f"{what}.{kind}").reshape(-1)
     if "json" not in sample:
         return None
-    found = read_json(sample["json"], f"{what}.json")
+    found = read_json(io.BytesIO(sample["json"]), f"{what}.json")
     try:
         array = np.array(found["raw_latents"] if isinstance(found, dict) else found, np.float64)
     except (ValueError, KeyError, TypeError, OverflowError) as error:

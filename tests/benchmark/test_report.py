@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -13,10 +14,11 @@ from html.parser import HTMLParser
 from io import BytesIO
 from pathlib import Path
 from typing import Any
+from zipfile import ZIP_DEFLATED, ZIP_STORED, ZipFile
 
 import numpy as np
 import pytest
-from PIL import Image
+from PIL import EpsImagePlugin, Image
 
 from ident.benchmark import report
 from ident.benchmark.report import page, reading
@@ -29,6 +31,7 @@ from ident.benchmark.train import Training
 from ident.render.errors import Impossible
 from ident.render.manifest import Uniform
 from tests.render.engines import RECIPE
+from tests.render.test_bombs import little_memory
 from tests.render.test_dataset import paint
 
 SHORT = Training(steps=2, batch_size=16, learning_rate=1e-3, looks=2)
@@ -241,6 +244,82 @@ def test_pictures_that_are_damaged_are_named_and_left_out(results: Path) -> None
     assert "neighbours.png: is damaged" in said[1]
     assert not [name for name in made["files"] if "table4-quick-0-neighbours" in name]
     assert "Row 1" in text
+
+
+def test_no_other_program_is_started(results: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pillow gives an EPS to Ghostscript, by whatever name it lies there."""
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "gs").write_text(f"#!/bin/sh\ntouch {tmp_path}/started\n")
+    (tmp_path / "bin" / "gs").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
+    monkeypatch.setattr(EpsImagePlugin, "gs_binary", None)  # which it has looked for once
+    run = results / "table4" / "quick" / "row01-unsupervised-seed0"
+    (run / "neighbours.png").write_text("%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 50 50\n%%EndComments\nshowpage\n")
+    said = list[str]()
+    written(results / "table4", warn=said.append)
+    assert not (tmp_path / "started").exists()
+    assert f"{run}/neighbours.png: is damaged (cannot identify image file" in said[0]
+
+
+def test_arrays_and_pictures_of_gigabytes(results: Path) -> None:
+    run = results / "table4" / "quick" / "row01-unsupervised-seed0"
+    with ZipFile(run / "recovered.npz", "w", ZIP_DEFLATED, compresslevel=1) as archive:
+        for name in ("latents.npy", "recovered.npy"):
+            with archive.open(name, "w") as file:
+                header = {"descr": "<f8", "fortran_order": False, "shape": (2**22, 10)}
+                np.lib.format.write_array_header_1_0(file, header)  # type: ignore[no-untyped-call]
+                for _ in range(20):
+                    file.write(bytes(2**24))
+    (run / "neighbours.png").write_bytes(saved(Image.new("1", (9000, 9000))))
+    said = list[str]()
+    with little_memory():
+        written(results / "table4", warn=said.append)
+    assert f"{run}/recovered.npz: is damaged (latents is packed, which ident bench does not do); left out" in said
+    assert f"{run}/neighbours.png: is damaged (9000 x 9000 pixels, more than 67108864 in all); left out" in said
+
+
+def saved(image: Image.Image) -> bytes:
+    file = BytesIO()
+    image.save(file, "png")
+    return file.getvalue()
+
+
+def stored(shape: tuple[int, ...], more: bytes = b"") -> bytes:
+    file = BytesIO()
+    with ZipFile(file, "w", ZIP_STORED) as archive:
+        with archive.open("latents.npy", "w") as array:
+            header = {"descr": "<f8", "fortran_order": False, "shape": shape}
+            np.lib.format.write_array_header_1_0(array, header)  # type: ignore[no-untyped-call]
+        archive.writestr("recovered.npy", b"")
+        archive.comment = more
+    return file.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("said", "data", "size"),
+    [
+        ("its header says float64 .1000000000000, 10.", stored((10**12, 10)), 0),
+        ("it is cut short: 0 bytes of 800000", stored((10**4, 10)), 0),
+        ("no archive of two arrays", stored((1, 10), b"comment"), 0),
+        ("no archive of two arrays", b"PK", 0),
+        ("3221225472 bytes, more than 134217728", stored((1, 10)), 3 * 2**30),
+    ],
+)
+def test_what_is_no_archive_of_arrays(tmp_path: Path, said: str, data: bytes, size: int) -> None:
+    path = tmp_path / "recovered.npz"
+    path.write_bytes(data)
+    os.truncate(path, max(size, len(data)))
+    with little_memory(2**24), pytest.raises(ValueError, match=said):
+        page.pair(path, 10)
+
+
+def test_a_result_of_gigabytes_is_named_and_left_out(results: Path) -> None:
+    path = results / "table1" / "quick" / "row03-unsupervised-seed0" / "result.json"
+    os.truncate(path, 2**30)
+    said = list[str]()
+    with little_memory():
+        reading.read(results / "table1", said.append)
+    assert said == [f"{path}: has more than 4194304 bytes, or of something else; left out"]
 
 
 def test_scores_beyond_all_measure_are_drawn(results: Path) -> None:

@@ -91,7 +91,7 @@ WRONG: list[tuple[str, str, Change]] = [
     ("webdataset", "sample 7 has txt, wanted are png and raw_latents.npy, npy or json", samples({"7.txt": b""})),
     ("webdataset", "sample 7 has png, wanted", samples({"7.png": ROWS[0].image})),
     ("webdataset", r"7\.npy: the numbers are <U3", samples({"7.png": b"", "7.npy": npy(np.array(["abc"] * 10))})),
-    ("webdataset", r"7\.npy: .*allow_pickle=False", samples({"7.png": b"", "7.npy": npy(np.array([{}] * 10))})),
+    ("webdataset", r"7\.npy: .*its header says object", samples({"7.png": b"", "7.npy": npy(np.array([{}] * 10))})),
     ("webdataset", r"7\.json: no list of raw latents", samples({"7.png": b"", "7.json": b'{"latents": []}'})),
     ("webdataset", r"7\.json: the shape is \(1, 3\)", samples({"7.png": b"", "7.json": b"[1, 2, 3]"})),
     ("webdataset", r"7\.json: row 0, x is inf", samples({"7.png": b"", "7.json": b"[1e999,1,1,1,1,1,1,1,1,1]"})),
