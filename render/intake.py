@@ -9,6 +9,7 @@ an image the journal has its file's sha256, and the shards are noted with one of
 from __future__ import annotations
 
 import json
+import struct
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict
@@ -17,7 +18,7 @@ from io import BytesIO
 from pathlib import Path
 
 import numpy as np
-from PIL import Image
+from PIL import ExifTags, Image
 
 from ident.render import shards
 from ident.render.aliases import Array, Float32s
@@ -35,6 +36,8 @@ SHARD_SIZE = 1000
 OPEN = 200  # journals at a time; systems allow a process some 1,000 files
 MODES = ("RGB", "RGBA", "L", "P", "1")
 FORMATS = ("PNG", "WEBP", "JPEG")
+ANIMATION = (b"acTL", b"fcTL", b"fdAT")
+"""Chunks of a PNG that has more than one image."""
 
 Encoded = tuple[list[bytes], Sums]
 """An image, the sha256 of the file that it was, and the sums of its pixels."""
@@ -48,6 +51,14 @@ def decode(data: bytes, where: str) -> Array:
                 raise Failed(f"{where}: {image.width} x {image.height} pixels, not a square of {SIZES.start} or more")
             if image.mode not in MODES:
                 raise Failed(f"{where}: its pixels are {image.mode}, which cannot be kept as they are; wanted is RGB")
+            if image.format == "PNG":
+                check_png(data, where)
+            if (count := getattr(image, "n_frames", 1)) > 1:
+                raise Failed(f"{where}: has {count} images, of which one could be kept; wanted is one")
+            if (turned := image.getexif().get(ExifTags.Base.Orientation, 1)) != 1:
+                raise Failed(
+                    f"{where}: is to be turned before it is shown, orientation {turned} in its EXIF; wanted is 1"
+                )
             if image.has_transparency_data and np.asarray(image.convert("RGBA"))[..., 3].min() < 255:
                 raise Failed(f"{where}: parts of it are transparent, which cannot be kept; wanted is RGB")
             return np.asarray(image.convert("RGB"))
@@ -55,6 +66,18 @@ def decode(data: bytes, where: str) -> Array:
         raise
     except Exception as error:  # Pillow raises half a dozen kinds on a damaged file
         raise Failed(f"{where}: not an image ({error})") from error
+
+
+def check_png(data: bytes, where: str) -> None:
+    """Refuse what Pillow takes from a PNG without a word: the upper half of 16 bits, the first image of several."""
+    place = 8
+    while place + 8 <= len(data):
+        length, kind = struct.unpack_from(">I4s", data, place)
+        if kind == b"IHDR" and data[place + 16] > 8:
+            raise Failed(f"{where}: its colours have {data[place + 16]} bits, of which 8 could be kept; wanted are 8")
+        if kind in ANIMATION:
+            raise Failed(f"{where}: is animated, of which one image could be kept; wanted is one")
+        place += 12 + length
 
 
 class Intake:
