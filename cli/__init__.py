@@ -14,6 +14,7 @@ from importlib.metadata import version
 
 import click
 
+from ident.cli.terminal import printable, say
 from ident.render.errors import Failed, Impossible
 
 COMMANDS = {
@@ -93,9 +94,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         code = ident.main([word for word in given if word != "--debug"], prog_name="ident", standalone_mode=False)
     except (Exception, KeyboardInterrupt) as error:
         if debug:
-            traceback.print_exc()
+            say(traceback.format_exc(), err=True)
         code, line = explain(error)
-        click.echo(line, err=True)
+        say(line, err=True)
     sys.exit(code if isinstance(code, int) else 0)
 
 
@@ -139,4 +140,4 @@ def explain(error: BaseException) -> tuple[int, str]:
             code, text = 1, f"{name}: {reason}" if name else reason
         case _:
             code, text = 1, f"{type(error).__name__}: {error} (--debug shows where)"
-    return code, f"ident: {' '.join(text.split())}"
+    return code, f"ident: {printable(' '.join(text.split()))}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
@@ -12,10 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from rich.console import Console
-from rich.table import Table
 
 from ident.cli.progress import duration, plural, progress
+from ident.cli.terminal import say, say_json, say_table
 from ident.render.errors import Impossible
 from ident.render.storage import LOCK, lock, make_inside
 
@@ -140,7 +138,7 @@ def bench(
                     datasets.render(split, place, tier, ray_address, lambda far: done(far.done, far.total))
         found = datasets.find(places, tier)
         if not processes.rank() and (larger := datasets.larger(found["train"], tier)):
-            click.echo(larger, err=True)
+            say(larger, err=True)
         runs = [replace(run, data=found) for run in runs]
     elif data or test_data or render:
         raise Impossible(f"--suite {suite.name}: has no images; leave out --data, --test-data and --render")
@@ -156,7 +154,7 @@ def bench(
         with lock(folder / LOCK, f"{folder}: somebody works there") if first else nullcontext():
             left = work.left_of(runs, folder, force=force)
             if first and len(left) < len(runs):
-                click.echo(f"{plural(len(runs) - len(left), 'run')} of {len(runs)} done before", err=True)
+                say(f"{plural(len(runs) - len(left), 'run')} of {len(runs)} done before", err=True)
             train_left(suite, left, folder, partial(train, device=device))
             if not first:  # of those that share each batch, who alone writes
                 return
@@ -167,13 +165,11 @@ def bench(
     shown = [line for line in lines if line.row.number in {row.number for row in rows}]
     if as_json:
         said: dict[str, Any] = {"suite": suite.name, "tier": tier.name, "metrics": suite.metrics}
-        click.echo(json.dumps({**said, "rows": report.as_data(suite, shown), "files": list(map(str, files))}))
+        say_json({**said, "rows": report.as_data(suite, shown), "files": list(map(str, files))})
         return
-    console = Console()
-    console.print(suite.title)
-    console.print(f"{' and '.join(suite.metrics)} in percent, the papers' in brackets; tier {tier.name}\n")
-    console.print(printed(suite, shown))
-    click.echo("\n" + click.wrap_text(f"{into}: {', '.join(path.name for path in files)}", 80))
+    say(f"{suite.title}\n{' and '.join(suite.metrics)} in percent, the papers' in brackets; tier {tier.name}\n")
+    say_table(*printed(suite, shown))
+    say("\n" + click.wrap_text(f"{into}: {', '.join(path.name for path in files)}", 80))
 
 
 def train_left(suite: Suite, left: Sequence[Run], folder: Path, train: Train) -> None:
@@ -187,7 +183,7 @@ def train_left(suite: Suite, left: Sequence[Run], folder: Path, train: Train) ->
                 tell(run, steps_of(run), {})
                 scores = result["scores"][suite.split]
                 texts = [f"{name} {100 * scores[name]['value']:.2f}" for name in suite.metrics]
-                click.echo(f"{run.name}: {', '.join(texts)}, {duration(result['seconds'])}", err=True)
+                say(f"{run.name}: {', '.join(texts)}, {duration(result['seconds'])}", err=True)
 
 
 def steps_of(run: Run) -> int:
@@ -212,16 +208,13 @@ def telling(suite: str, metric: str, left: Sequence[Run]) -> Iterator[Tell]:
         yield tell
 
 
-def printed(suite: Suite, lines: Sequence[Line]) -> Table:
-    """The table, ours and in brackets the paper's."""
+def printed(suite: Suite, lines: Sequence[Line]) -> tuple[list[str], list[list[str]]]:
+    """The heads and the rows of the table, ours and in brackets the paper's."""
     from ident.benchmark.report import tables
 
-    shown = Table("", "data", "model", box=None)
-    columns = tables.columns_of(suite, lines)
-    for name in columns:
-        shown.add_column(name, no_wrap=True)
+    columns, rows = tables.columns_of(suite, lines), list[list[str]]()
     for line in lines:
         scores = [column.cell(suite, line) for column in columns.values()]
         texts = [found.text + (f" ({found.paper[0]:.2f})" if found.paper else "") if found else "" for found in scores]
-        shown.add_row(line.label, *tables.described(suite, line), *texts)
-    return shown
+        rows.append([line.label, *tables.described(suite, line), *texts])
+    return ["", "data", "model", *columns], rows

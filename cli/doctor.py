@@ -17,10 +17,9 @@ from pathlib import Path
 from typing import Literal
 
 import click
-from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
+from ident.cli.terminal import say_json, say_table
 from ident.render import cluster
 from ident.render.errors import Failed
 from ident.render.settings import LIBRARIES, RENDERS, lacking
@@ -36,6 +35,11 @@ class Finding:
     state: State
     found: str
     mend: str = ""
+
+    @property
+    def words(self) -> str:
+        """What was found, and on a line of its own what to type."""
+        return f"{self.found}\n-> {self.mend}" if self.mend else self.found
 
 
 def python() -> Finding:
@@ -157,12 +161,11 @@ def doctor(context: click.Context, as_json: bool) -> None:
     """
     findings = examine()
     if as_json:
-        click.echo(json.dumps({name: asdict(finding) for name, finding in findings.items()}))
+        say_json({name: asdict(finding) for name, finding in findings.items()})
     else:
-        table = Table(box=None, show_header=False, pad_edge=False)
-        for name, finding in findings.items():
-            color = {"ok": "green", "none": "yellow", "broken": "red"}[finding.state]
-            mend = f"\n-> {finding.mend}" if finding.mend else ""
-            table.add_row(Text(finding.state, color), name, Text(finding.found + mend))
-        Console().print(table)
+        colours = {"ok": "green", "none": "yellow", "broken": "red"}
+        say_table(
+            ("", "", ""),
+            ((Text(one.state, colours[one.state]), name, one.words) for name, one in findings.items()),
+        )
     context.exit(1 if any(finding.state == "broken" for finding in findings.values()) else 0)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
-
 import click
 
 from ident.cli.progress import progress
+from ident.cli.terminal import say, say_json
 from ident.render.dataset import Dataset
 from ident.render.exporting import Export
 from ident.render.layouts import LAYOUTS
@@ -37,4 +36,7 @@ def export(data: str, layout: str, out: str, force: bool, as_json: bool) -> None
     dataset = Dataset(data)
     with progress("exporting") as done:
         Export(dataset, layout, Storage(out).here).run(force=force, tell=done)
-    click.echo(json.dumps({"out": out, "images": len(dataset)}) if as_json else f"{out}: {len(dataset)} images")
+    if as_json:
+        say_json({"out": out, "images": len(dataset)})
+    else:
+        say(f"{out}: {len(dataset)} images")

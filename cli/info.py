@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
 import click
 
 from ident.cli.progress import in_bytes
+from ident.cli.terminal import say, say_json
 from ident.render.manifest import Manifest
 from ident.render.storage import Storage
 
@@ -26,7 +26,7 @@ def info(data: str, as_json: bool) -> None:
     """Say what is in a dataset. DATA is a folder or a URL."""
     manifest = Manifest.read(Storage(data))
     if as_json:
-        click.echo(json.dumps(manifest.describe()))
+        say_json(manifest.describe())
         return
     state = "complete" if manifest.complete else f"incomplete: {manifest.done} are there, type its command again"
     lines = {
@@ -42,7 +42,7 @@ def info(data: str, as_json: bool) -> None:
         lines |= {"mean": " ".join(f"{value:.4f}" for value in mean), "sd": " ".join(f"{value:.4f}" for value in sd)}
     for name, line in lines.items():
         if line:
-            click.echo(f"{name:<9} {line}")
+            say(f"{name:<9} {line}")
 
 
 def how(render: Mapping[str, Any] | None) -> str:

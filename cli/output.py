@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import json
-
-import click
-
 from ident.cli.progress import in_bytes
+from ident.cli.terminal import say, say_json
 from ident.render.manifest import MANIFEST, Manifest
 from ident.render.storage import Storage
 
@@ -15,7 +12,7 @@ def say_made(made: list[tuple[Storage, Manifest]], *, as_json: bool) -> None:
     """The datasets that were made: one JSON object, or a line each."""
     if as_json:
         found = [{"out": out.url, "images": manifest.n, "bytes": manifest.disk} for out, manifest in made]
-        click.echo(json.dumps({"datasets": found}))
+        say_json({"datasets": found})
     else:
         for out, manifest in made:
-            click.echo(f"{out.path(MANIFEST)}: {manifest.n} images, {in_bytes(manifest.disk)}")
+            say(f"{out.path(MANIFEST)}: {manifest.n} images, {in_bytes(manifest.disk)}")

@@ -10,10 +10,9 @@ from functools import partial
 from pathlib import Path
 
 import click
-from rich.console import Console
-from rich.table import Table
 
 from ident.cli.progress import Done, duration, in_bytes, progress
+from ident.cli.terminal import say, say_json, say_table
 from ident.render.dataset import Dataset
 from ident.render.storage import check_room
 
@@ -83,7 +82,7 @@ def pairs(
 
     dataset = Dataset(data)
     names = None if subset is None else tuple(name.strip() for name in subset.split(","))
-    say = partial(click.echo, err=True)
+    remark = partial(say, err=True)
     sampler = open_sampler(
         dataset,
         conditional,
@@ -92,7 +91,7 @@ def pairs(
         kind=index,
         pairs=kind,
         seed=seed,
-        say=say,
+        say=remark,
     )
     files = {"pairs": out}
     if plot:
@@ -101,13 +100,13 @@ def pairs(
         files["images"] = out.with_name(f"{out.stem}-images.png")
     recipe = json.dumps({**sampler.recipe, "n": n, "index": index, "recall": recall})
     check_target(list(files.values()), recipe, dataset.storage, force=force)
-    reached = sampler.tune(recall, say)
+    reached = sampler.tune(recall, remark)
     start = time.perf_counter()
     trial = sampler.draw(SAMPLE_BATCH, min(BATCH, n))
     seconds, size = (time.perf_counter() - start) * n / len(trial), trial.nbytes * n // len(trial)
     takes = f"{n} pairs take {in_bytes(size)}"
     check_room(out.absolute().parent, size, f"{takes},", "give another --out or a smaller --n")
-    say(f"{out}: {takes} and about {duration(seconds)}")
+    remark(f"{out}: {takes} and about {duration(seconds)}")
     comparison, start = matching.Comparison(), time.perf_counter()
 
     def compared(done: Done) -> Iterator[Pairs]:
@@ -128,14 +127,12 @@ def pairs(
         matching.picture(dataset, comparison.sample, show, files["images"])
     if as_json:
         places = {name: str(path) for name, path in files.items()}
-        click.echo(json.dumps({**places, "n": n, "recall": reached, "pairs_a_second": rate, **asdict(found)}))
+        say_json({**places, "n": n, "recall": reached, "pairs_a_second": rate, **asdict(found)})
         return
-    table = Table("latent", "wished-for sd", "realised sd", "distance", box=None)
-    for row in found.rows:
-        table.add_row(row.latent, f"{row.wished_sd:.4f}", f"{row.realised_sd:.4f}", f"{row.distance:.3f}")
-    Console().print(table)
-    click.echo(f"\n{said}\n")
+    rows = ((row.latent, f"{row.wished_sd:.4f}", f"{row.realised_sd:.4f}", f"{row.distance:.3f}") for row in found.rows)
+    say_table(("latent", "wished-for sd", "realised sd", "distance"), rows)
+    say(f"\n{said}\n")
     if isinstance(sampler, Sampler):
         how = sampler.neighbours.described
-        click.echo(f"recall {reached:.4f} against exact search, {how}, {rate:.0f} pairs a second")
-    click.echo(f"{n} pairs of {sampler.conditional}: {', '.join(map(str, files.values()))}")
+        say(f"recall {reached:.4f} against exact search, {how}, {rate:.0f} pairs a second")
+    say(f"{n} pairs of {sampler.conditional}: {', '.join(map(str, files.values()))}")

@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from typing import Protocol
 
-import click
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
+
+from ident.cli.terminal import printable, say
 
 SECONDS_BETWEEN_LINES = 10.0
 
@@ -42,17 +43,21 @@ def in_bytes(count: float) -> str:
 
 
 @contextmanager
-def progress(what: str, say: Callable[[float], str] = "{:.0f}".format) -> Iterator[Done]:
-    """Gives a function to tell how far it is; `say` says a count, like in_bytes."""
+def progress(what: str, words: Callable[[float], str] = "{:.0f}".format) -> Iterator[Done]:
+    """Gives a function to tell how far it is; `words` has a count in words, like in_bytes."""
     console = Console(stderr=True)
     live = console.is_terminal
     last = start = time.monotonic()
     first = before = -1
     finished = False
-    columns = (TextColumn(what), BarColumn(bar_width=20), TextColumn("{task.fields[far]}"))
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(bar_width=20),
+        TextColumn("{task.fields[far]}", markup=False),
+    )
     bar = Progress(*columns, console=console)
     with bar if live else nullcontext():
-        task = bar.add_task(what, total=None, far="")
+        task = bar.add_task(printable(what), total=None, far="")
 
         def done(count: int, total: int, note: str = "") -> None:
             nonlocal first, before, start, last, finished
@@ -62,14 +67,14 @@ def progress(what: str, say: Callable[[float], str] = "{:.0f}".format) -> Iterat
             if before < 0 or before == first < count:  # the rate counts from the first one on: starting takes a while
                 before, start = count, now
             rate = (count - before) / max(now - start, 1e-9)
-            parts = [f"{say(count)}/{say(total)}", note]
+            parts = [f"{words(count)}/{words(total)}", note]
             if rate > 0 and count < total:
-                pace = f"{rate:.1f}" if say(rate).isdecimal() else say(rate)
+                pace = f"{rate:.1f}" if words(rate).isdecimal() else words(rate)
                 parts[1:1] = [f"{pace}/s", f"{duration((total - count) / rate)} left"]
             far = ", ".join(filter(None, parts))
-            bar.update(task, completed=count, total=total, far=far)
+            bar.update(task, completed=count, total=total, far=printable(far))
             if not live and not finished and (now - last >= SECONDS_BETWEEN_LINES or count == total):
                 last, finished = now, count == total
-                click.echo(f"{what}: {far}", err=True)
+                say(f"{what}: {far}", err=True)
 
         yield done

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import click
@@ -10,6 +9,7 @@ from click.core import ParameterSource
 
 from ident.cli.output import say_made
 from ident.cli.progress import in_bytes, progress
+from ident.cli.terminal import say, say_json
 from ident.render import archives, transfer
 from ident.render.codecs import CODECS
 from ident.render.errors import Impossible
@@ -60,7 +60,10 @@ def pull(
             name: [f"zenodo:{published.record}", *published.archives.values()]
             for name, published in archives.NAMES.items()
         }
-        click.echo(json.dumps(names) if as_json else "\n".join(f"{n}: {', '.join(said)}" for n, said in names.items()))
+        if as_json:
+            say_json(names)
+        else:
+            say("\n".join(f"{name}: {', '.join(said)}" for name, said in names.items()))
         return
     if source is None:
         raise Impossible(

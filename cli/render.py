@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 
 import click
 
 from ident.cli.options import QUALITY, parse_passes
 from ident.cli.progress import duration, in_bytes, plural, progress
+from ident.cli.terminal import say, say_json
 from ident.render import cluster, stage
 from ident.render import plan as planning
 from ident.render.codecs import CODECS
@@ -101,7 +101,10 @@ def render(
             f"time: about {duration(found.seconds)}\n"
             f"disk: about {in_bytes(found.bytes)} in {plural(found.shards, 'shard')}{disk}"
         )
-        click.echo(json.dumps(found.describe()) if as_json else text)
+        if as_json:
+            say_json(found.describe())
+        else:
+            say(text)
         return
     with progress("rendering") as done:
         told = 0
@@ -109,7 +112,7 @@ def render(
         def tell(far: stage.Progress) -> None:
             nonlocal told
             for trouble in far.troubles[told:]:
-                click.echo(f"a worker is replaced: {trouble}", err=True)
+                say(f"a worker is replaced: {trouble}", err=True)
             told = len(far.troubles)
             done(
                 far.done,
@@ -119,8 +122,6 @@ def render(
 
         manifest = stage.render(plan, address=ray_address, force=force, tell=tell)
     if as_json:
-        click.echo(
-            json.dumps({"out": storage.url, "images": manifest.n, "shards": manifest.count, "bytes": manifest.disk})
-        )
+        say_json({"out": storage.url, "images": manifest.n, "shards": manifest.count, "bytes": manifest.disk})
     else:
-        click.echo(f"{storage.path(MANIFEST)}: {manifest.n} images, {in_bytes(manifest.disk)}")
+        say(f"{storage.path(MANIFEST)}: {manifest.n} images, {in_bytes(manifest.disk)}")

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import click
+
+from ident.cli.terminal import say, say_json
 
 EPILOG = """\b
 Examples:
@@ -30,8 +31,11 @@ def report(results: tuple[Path, ...], out: Path, force: bool, as_json: bool) -> 
     from ident.benchmark.report import page, reading  # here: they take PyTorch, which takes seconds
 
     def warn(text: str) -> None:
-        click.echo(f"ident: {' '.join(text.split())}", err=True)
+        say(f"ident: {' '.join(text.split())}", err=True)
 
     sources = [reading.read(place, warn) for place in results or (Path("results"),)]
     made = page.write(sources, out, warn, force=force)
-    click.echo(json.dumps(made) if as_json else made["page"])
+    if as_json:
+        say_json(made)
+    else:
+        say(made["page"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import click
@@ -10,6 +9,7 @@ from click.core import ParameterSource
 
 from ident.cli.options import QUALITY, parse_passes
 from ident.cli.progress import progress
+from ident.cli.terminal import say, say_json
 from ident.render import gallery, latents
 from ident.render.errors import Impossible
 from ident.render.settings import PRESETS, Settings, plain
@@ -99,6 +99,6 @@ def show(
                 layout, path = gallery.Layout(len(latents.NAMES), latents.NAMES, steps), Path("traversal.png")
             written = gallery.save_figure(out or path, raw, layout, settings, passes, force=force, done=done)
     if as_json:
-        click.echo(json.dumps({"written": list(map(str, written)), "images": len(raw)}))
+        say_json({"written": list(map(str, written)), "images": len(raw)})
     else:
-        click.echo("\n".join(map(str, written)))
+        say("\n".join(map(str, written)))

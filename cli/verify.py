@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
-
 import click
 
 from ident.cli.progress import plural, progress
+from ident.cli.terminal import say, say_json
 from ident.render import verify as verifying
 
 EPILOG = """\b
@@ -34,14 +33,14 @@ def verify(context: click.Context, data: str, rerender: int, seed: int, as_json:
     with progress("checking") as done:
         verdict = verifying.verify(data, rerender=rerender, seed=seed, done=done)
     if as_json:
-        click.echo(json.dumps(verdict.describe()))
+        say_json(verdict.describe())
     else:
         for line in verdict.wrong:
-            click.echo(line, err=True)
+            say(line, err=True)
         state = plural(len(verdict.wrong), "fault") if verdict.wrong else "clean"
         again = (
             f", {verdict.identical} of {verdict.rerendered} identical when rendered again" if verdict.rerendered else ""
         )
         worst = f", {verdict.psnr:.1f} dB for the worst of the others" if verdict.psnr is not None else ""
-        click.echo(f"{data}: {state}; {verdict.images} images in {verdict.shards} shards{again}{worst}")
+        say(f"{data}: {state}; {verdict.images} images in {verdict.shards} shards{again}{worst}")
     context.exit(1 if verdict.wrong else 0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from types import MappingProxyType
 from typing import Any, Protocol, Self
@@ -326,14 +326,13 @@ class Manifest:
             raise ValueError(f"latents other than {', '.join(latents.NAMES)}, with their units and scales")
         source_of(self.source)
         if self.positives is not None:
+            check_names(self.positives, "positives", ("conditional", "seed", "code"))
             whole_number(self.positives["seed"], "positives.seed", 0, 2**64 - 1)
-            if not isinstance(self.positives["conditional"], str) or not self.positives["conditional"].isprintable():
-                raise ValueError(f"positives.conditional is {self.positives['conditional']!r}")
+            check_texts({"code": "", **self.positives}, "positives", ("conditional", "code"))
         if self.render is not None:
+            check_names(self.render, "render", (*renderer(), "device", *(field.name for field in fields(Quality))))
             self.settings()
-            for name in renderer():
-                if not isinstance(self.render[name], str) or not self.render[name].isprintable():
-                    raise ValueError(f"render.{name} is {self.render[name]!r}")
+            check_texts(self.render, "render", renderer())
 
     @classmethod
     def read(cls, storage: Storage) -> Self:
@@ -348,6 +347,8 @@ class Manifest:
         """The settings that it was rendered by."""
         if self.render is None:
             raise Impossible(f"{MANIFEST} does not say how the images were rendered")
+        for one in self.render["exposures"]:
+            check_names(one, "render.exposures", [field.name for field in fields(Exposure)])
         exposures = tuple(
             Exposure(
                 tuple(one["lights"]),
@@ -358,6 +359,19 @@ class Manifest:
         if self.render["device"] not in ("cpu", "gpu") or not isinstance(self.render["denoise"], bool):
             raise ValueError(f"render.device {self.render['device']!r}, render.denoise {self.render['denoise']!r}")
         return Settings(self.size, Quality(exposures, self.render["denoise"]), int(self.render["device"] == "gpu"))
+
+
+def check_names(described: Mapping[str, Any], where: str, names: Iterable[str]) -> None:
+    """Refuse an object that has other names than these."""
+    if unknown := set(described) - set(names):
+        raise ValueError(f"unknown in {where}: {', '.join(sorted(map(repr, unknown)))}")
+
+
+def check_texts(described: Mapping[str, Any], where: str, names: Iterable[str]) -> None:
+    """Refuse an object whose values of these names are not a line of text each."""
+    for name in names:
+        if not isinstance(described[name], str) or not described[name].isprintable():
+            raise ValueError(f"{where}.{name} is {described[name]!r}")
 
 
 def whole_number(value: Any, name: str, least: int, most: int) -> int:

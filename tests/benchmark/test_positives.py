@@ -52,15 +52,22 @@ def test_they_lie_in_the_shards(tmp_path: Path) -> None:
         Dataset(tmp_path / "without").positives([0])
 
 
-NONSENSE = [3, {"seed": 0}, {"conditional": "a\nb", "seed": 0}, {"conditional": "x", "seed": -1}]
+NONSENSE = [
+    (3, "not iterable"),
+    ({"seed": 0}, "no 'conditional'"),
+    ({"conditional": "a\nb", "seed": 0}, r"positives.conditional is 'a\\nb'"),
+    ({"conditional": "x", "seed": -1}, "positives.seed is -1"),
+    ({"conditional": "x", "seed": 0, "code": 3}, "positives.code is 3"),
+    ({"conditional": "x", "seed": 0, "\x1b]0;owned\x07": 1}, r"unknown in positives: '\\x1b\]0;owned\\x07'"),
+]
 
 
-@pytest.mark.parametrize("positives", NONSENSE)
-def test_a_manifest_that_says_nonsense_of_them(tmp_path: Path, positives: object) -> None:
+@pytest.mark.parametrize(("positives", "says"), NONSENSE)
+def test_a_manifest_that_says_nonsense_of_them(tmp_path: Path, positives: object, says: str) -> None:
     paint(tmp_path / "d", PAIRED, 20)
     file = tmp_path / "d" / "dataset.json"
     file.write_text(json.dumps(json.loads(file.read_text()) | {"positives": positives}))
-    with pytest.raises(Failed, match=r"not a dataset\.json that this version of ident understands"):
+    with pytest.raises(Failed, match=rf"not a dataset\.json that this version of ident understands \(.*{says}"):
         Manifest.read(Storage(str(tmp_path / "d")))
 
 

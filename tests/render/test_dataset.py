@@ -259,6 +259,8 @@ HOSTILE: dict[str, Callable[[dict[str, Any]], object]] = {
     "no 'bpy'": lambda made: made["render"].pop("bpy"),
     "render.bpy is 4": lambda made: made["render"].update(bpy=4),
     "render.ident is ": lambda made: made["render"].update(ident="\x1b[2J"),
+    r"unknown in render: '\\x1b\[2J'": lambda made: made["render"].update({"\x1b[2J": 1}),
+    "unknown in render.exposures: 'later'": lambda made: made["render"]["exposures"][0].update(later=1),
     "render.device 'tpu'": lambda made: made["render"].update(device="tpu"),
     "lights": lambda made: made["render"]["exposures"][0].update(lights=["Sun"]),
     "samples is 1.5": lambda made: made["render"]["exposures"][0].update(samples=1.5),
