@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ident.cli.progress import duration, plural, progress
-from ident.cli.terminal import say, say_json, say_table
+from ident.cli.terminal import say, say_json, say_table, warn
 from ident.render.errors import Impossible
 from ident.render.storage import LOCK, lock, make_inside
 
@@ -158,7 +158,7 @@ def bench(
             train_left(suite, left, folder, partial(train, device=device))
             if not first:  # of those that share each batch, who alone writes
                 return
-            there = results.of_tier(suite, tier, folder, found)
+            there = results.of_tier(suite, tier, folder, found, warn)
             lines = tables.lines_of(suite, there, every_row=not plugins.is_one(tier.encoder))
             into = make_inside(out, suite.name, tier.name)
             files = report.write(suite, lines, into)

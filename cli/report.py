@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from ident.cli.terminal import say, say_json
+from ident.cli.terminal import say, say_json, warn
 
 EPILOG = """\b
 Examples:
@@ -29,9 +29,6 @@ def report(results: tuple[Path, ...], out: Path, force: bool, as_json: bool) -> 
     line a run, lie beside it.
     """
     from ident.benchmark.report import page, reading  # here: they take PyTorch, which takes seconds
-
-    def warn(text: str) -> None:
-        say(f"ident: {' '.join(text.split())}", err=True)
 
     sources = [reading.read(place, warn) for place in results or (Path("results"),)]
     made = page.write(sources, out, warn, force=force)

@@ -27,6 +27,11 @@ def say(text: str, *, err: bool = False) -> None:
     click.echo(printable(text), err=err)
 
 
+def warn(text: str) -> None:
+    """Say in a line on stderr what the user should know of a result that is there nevertheless."""
+    say(f"ident: {' '.join(text.split())}", err=True)
+
+
 def say_json(result: Any) -> None:
     """Print a result as JSON, whose strings escape control characters; but for one, which is ASCII's last."""
     click.echo(json.dumps(result).replace("\x7f", r"\u007f"))

@@ -5,13 +5,14 @@ from __future__ import annotations
 import base64
 import json
 import os
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from html import escape
 from importlib.resources import files
 from io import BytesIO
 from pathlib import Path
 from string import Template
-from typing import Any, TypeVar
+from typing import Any
 from zipfile import ZIP_STORED, ZipFile
 
 import numpy.typing as npt
@@ -20,9 +21,9 @@ from PIL import Image
 
 from ident.benchmark.metrics import checked
 from ident.benchmark.report import plots, records
-from ident.benchmark.report.reading import FOLDER, Part, Source
+from ident.benchmark.report.reading import Part, Source
 from ident.benchmark.report.tables import Cell, Column, Line, columns_of, described
-from ident.benchmark.suites.results import NEIGHBOURS, RECOVERED, Result
+from ident.benchmark.suites.results import FOLDER, NEIGHBOURS, RECOVERED, Result, Warn
 from ident.benchmark.suites.rows import KINDS, Suite, shortened
 from ident.render import latents, storage
 from ident.render.aliases import Float64s
@@ -38,9 +39,6 @@ LARGEST_PICTURE, LARGEST_RECOVERED = 2**26, 2**26
 """Pixels of one that is read, and bytes of latents: of more than a million images."""
 COLOURS = 64, 256
 """Of plots and of photographs: pages stay small."""
-
-T = TypeVar("T")
-Warn = Callable[[str], object]
 
 
 def write(sources: Sequence[Source], folder: Path, warn: Warn, *, force: bool = False) -> dict[str, Any]:
@@ -138,24 +136,31 @@ class Maker:
     def of_first(self, result: Result, names: Sequence[str], prefix: str) -> list[str]:
         """What was recovered by a run, and the nearest images, as far as they are there."""
         folder: Path = result[FOLDER]
-        drawn, seed = list[str](), f"seed {result['seed']}"
-        if (both := self.tried(folder / RECOVERED, lambda path: pair(path, len(names)))) is not None:
-            title = f"Latents against recovered ones, and their correlation in percent, {seed}"
-            drawn.append(self.plot(f"{prefix}-recovered.png", plots.scatter(*both, names), title))
-        if (image := self.tried(folder / NEIGHBOURS, photograph)) is not None:
-            title = f"Images, and those nearest to them in what was recovered, {seed}"
-            drawn.append(self.picture(f"{prefix}-{NEIGHBOURS}", image, title))
-        return drawn
+        seed = f"seed {result['seed']}"
 
-    def tried(self, path: Path, read: Callable[[Path], T]) -> T | None:
-        """A file's content, if it is there and is what it should be."""
+        def scatter(path: Path) -> str:
+            title = f"Latents against recovered ones, and their correlation in percent, {seed}"
+            return self.plot(f"{prefix}-recovered.png", plots.scatter(*pair(path, len(names)), names), title)
+
+        def nearest(path: Path) -> str:
+            title = f"Images, and those nearest to them in what was recovered, {seed}"
+            return self.picture(f"{prefix}-{NEIGHBOURS}", photograph(path), title)
+
+        drawn = (self.tried(folder / RECOVERED, scatter), self.tried(folder / NEIGHBOURS, nearest))
+        return [figure for figure in drawn if figure]
+
+    def tried(self, path: Path, draw: Callable[[Path], str]) -> str:
+        """A file's content as a figure, if it is there and is what it should be."""
         if not path.exists():
-            return None
+            return ""
         try:
-            return read(path)
+            if not path.is_file():  # a pipe would be waited for
+                raise ValueError("it is no file")
+            with warnings.catch_warnings(action="error"):
+                return draw(path)
         except Exception as error:  # anything may lie there
             self.warn(f"{path}: is damaged ({error}); left out")
-            return None
+            return ""
 
     def plot(self, name: str, figure: Figure, title: str) -> str:
         """A plot in the page."""

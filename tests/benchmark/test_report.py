@@ -24,10 +24,12 @@ from ident.benchmark import report
 from ident.benchmark.report import page, reading
 from ident.benchmark.suites import bench, data, synthetic
 from ident.benchmark.suites.data import Data
+from ident.benchmark.suites.results import FOLDER
 from ident.benchmark.suites.rows import load_suite
 from ident.benchmark.suites.runs import Run
 from ident.benchmark.suites.tiers import load_tier
 from ident.benchmark.train import Training
+from ident.render import latents
 from ident.render.errors import Impossible
 from ident.render.manifest import Uniform
 from tests.render.engines import RECIPE
@@ -221,6 +223,34 @@ def test_texts_of_results_are_escaped(results: Path) -> None:
         lambda path: changed(path, scores={"test/../x": json.loads(path.read_text())["scores"]["test"]}),
         lambda path: changed(path, format="3"),
         lambda path: changed(path, seed=1),  # there are two of it then
+        lambda path: changed(path, seed=2**64),
+        lambda path: changed(path, format=3),
+        lambda path: changed(path, format=2**70),
+        lambda path: path.write_bytes(b"\xff\xfe" + path.read_bytes()),
+        lambda path: path.write_bytes(b""),
+        lambda path: path.write_text("[]"),
+        lambda path: path.write_text("null"),
+        lambda path: replaced(path, lambda: path.mkdir()),
+        lambda path: replaced(path, lambda: os.mkfifo(path)),
+        lambda path: replaced(path, lambda: path.symlink_to("/dev/zero")),
+        lambda path: replaced(path, lambda: path.symlink_to("/proc/self/mem")),  # which nobody can read
+        lambda path: path.write_text(re.sub(r'"value": -?[\d.]+', '"value": NaN', path.read_text(), count=1)),
+        lambda path: path.write_text(re.sub(r'"low": -?[\d.]+', '"low": -Infinity', path.read_text(), count=1)),
+        lambda path: path.write_text(re.sub(r'"high": -?[\d.]+', '"high": 1e308', path.read_text(), count=1)),
+        lambda path: path.write_text(re.sub(r'"per_latent": \[[^,]*,', '"per_latent": [', path.read_text(), count=1)),
+        lambda path: changed(path, suite="aninfonce"),
+        lambda path: changed(path, machine={"ident": nested(11)}),
+        lambda path: changed(path, machine=["ident"]),
+        lambda path: changed(path, data={"a": nested(900)}),
+        lambda path: changed(path, recipe=json.dumps({"loss": nested(20)})),
+        lambda path: changed(path, recipe=json.dumps({"loss": ["a:b"]})),
+        lambda path: changed(path, recipe=json.dumps({"loss": "a:\x1b[2J"})),
+        lambda path: changed(path, own="\x1b]0;owned\x07"),
+        lambda path: changed(path, own="x" * 1000),
+        lambda path: changed(path, history=[{"step": 10**30, "loss": 1.0, "r2": 0.5, "mcc": 0.5}]),
+        lambda path: changed(path, history=[{"step": 1, "loss": 1e308, "r2": 0.5, "mcc": 0.5}]),
+        lambda path: changed(path, history=[{"step": 1, "loss": "x", "r2": 0.5, "mcc": 0.5}]),
+        lambda path: changed(path, history={"step": 1}),
     ],
 )
 def test_what_is_damaged_or_foreign_is_named_and_left_out(results: Path, damage: Callable[[Path], Any]) -> None:
@@ -234,10 +264,31 @@ def test_what_is_damaged_or_foreign_is_named_and_left_out(results: Path, damage:
     assert len(next(line for line in lines if line.row.number == 3).results["unsupervised"]) == 1
 
 
+def test_a_folder_of_foreign_results_alone_is_refused(results: Path) -> None:
+    for path in results.glob("table1/quick/*/result.json"):
+        changed(path, format=3)
+    said = list[str]()
+    with pytest.raises(Impossible, match=r"table1: none of its 3 results can be read; give a folder that ident bench"):
+        reading.read(results / "table1", said.append)
+    assert len(said) == 3
+    assert all(text.endswith("result.json: is of format 3, this version of ident reads 2; left out") for text in said)
+
+
+def replaced(path: Path, make: Callable[[], object]) -> None:
+    path.unlink()
+    make()
+
+
+def nested(levels: int) -> object:
+    """Lists in lists."""
+    return [nested(levels - 1)] if levels else 0
+
+
 def test_pictures_that_are_damaged_are_named_and_left_out(results: Path) -> None:
     run = results / "table4" / "quick" / "row01-unsupervised-seed0"
     (run / "neighbours.png").write_bytes(b"\x89PNG")
     np.savez(run / "recovered.npz", latents=np.zeros((9, 3)), recovered=np.zeros((9, 3)))
+    (run / "checkpoint.pt").write_bytes(b"of a run that was stopped")
     said = list[str]()
     text, made = written(results / "table4", warn=said.append)
     assert "recovered.npz: is damaged (latents (9, 3) and recovered ones (9, 3), of 10); left out" in said[0]
@@ -322,11 +373,42 @@ def test_a_result_of_gigabytes_is_named_and_left_out(results: Path) -> None:
     assert said == [f"{path}: has more than 4194304 bytes, or of something else; left out"]
 
 
+def of_zeros(path: Path, value: float) -> None:
+    np.savez(path, latents=np.zeros((9, 10)), recovered=np.full((9, 10), value))
+
+
+@pytest.mark.parametrize("name", ["recovered.npz", "neighbours.png"])
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda path: path.mkdir(),
+        lambda path: os.mkfifo(path),
+        lambda path: path.symlink_to("/dev/zero"),
+        lambda path: path.write_bytes(b"PK\x03\x04" + bytes(99)),
+        lambda path: path.write_bytes(b""),
+        lambda path: of_zeros(path, float("nan")),
+        lambda path: np.savez(path, latents=np.array([{}]), recovered=np.zeros(3)),
+        lambda path: np.savez(
+            path, latents=np.arange(90.0).reshape(9, 10), recovered=np.geomspace(1, 1e300, 90).reshape(9, 10)
+        ),
+    ],
+)
+def test_what_lies_beside_a_result_may_be_anything(tmp_path: Path, name: str, damage: Callable[[Path], Any]) -> None:
+    path = tmp_path / name
+    damage(path.with_suffix(".npz"))
+    path.with_suffix(".npz").rename(path)
+    said = list[str]()
+    assert page.Maker(said.append).of_first({FOLDER: tmp_path, "seed": 0}, latents.NAMES, "row") == []
+    assert len(said) == 1
+    assert said[0].startswith(f"{path}: is damaged (")
+    assert said[0].endswith("); left out")
+
+
 def test_scores_beyond_all_measure_are_drawn(results: Path) -> None:
     path = results / "table1" / "quick" / "row03-unsupervised-seed0" / "result.json"
     result = json.loads(path.read_text())
-    result["scores"]["test"]["r2"] |= {"value": -1e300, "low": -1e300, "per_latent": [-1e300] * 10, "chance": -1e300}
-    result["history"] = [point | {"loss": 1e300, "r2": -1e300} for point in result["history"]]
+    result["scores"]["test"]["r2"] |= {"value": -1e90, "low": -1e90, "per_latent": [-1e90] * 10, "chance": -1e90}
+    result["history"] = [point | {"loss": 1e90, "r2": -1e90} for point in result["history"]]
     path.write_text(json.dumps(result))
     shutil.rmtree(results / "table1" / "quick" / "row03-unsupervised-seed1")
     assert "Row 3" in written(results / "table1")[0]
@@ -357,9 +439,6 @@ def test_the_impossible_is_refused(results: Path, tmp_path: Path) -> None:
     (results / "report" / "index.html").write_text("<h1>My site</h1>")
     with pytest.raises(Impossible, match=r"index.html: is no report of ident; give another --out, or --force"):
         written(results / "table1")
-    changed(results / "table1" / "quick" / "row01-identity-seed0" / "result.json", format=3)
-    with pytest.raises(Impossible, match="is of format 3, this version of ident reads 2; type ident bench"):
-        reading.read(results, warned)
 
 
 BROWSER = (

@@ -14,7 +14,6 @@ import pytest
 import torch
 
 from ident.benchmark import losses
-from ident.benchmark.report.tables import lines_of
 from ident.benchmark.suites import bench, results, rows, synthetic, tiers
 from ident.benchmark.suites.curriculum import Curriculum
 from ident.benchmark.suites.rows import KINDS, load_suite, select
@@ -237,8 +236,11 @@ def test_hostile_results(tmp_path: Path, damage: Callable[[str], str]) -> None:
     assert path.read_text() != before
     with pytest.raises((Failed, Impossible), match=r"is damaged|is of format True"):
         results.result_of(run, tmp_path)
-    there = results.of_tier(suite, QUICK, tmp_path, {})
-    assert all(not line.results for line in lines_of(suite, there, every_row=True))
+    warned = list[str]()
+    assert results.of_tier(suite, QUICK, tmp_path, {}, warned.append) == []
+    assert len(warned) == 1
+    assert warned[0].startswith(f"{path}: is ")
+    assert warned[0].endswith("; left out")
 
 
 def test_an_anchor_may_be_its_own_negative() -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
@@ -52,6 +54,43 @@ def test_a_table_is_made_once(ident: Run, tmp_path: Path) -> None:
     assert again.stdout.count("(46.55)") == 10
     assert max(map(len, again.stdout.splitlines())) <= 80
     assert (folder / "table.md").read_text().count("| 46.55 ± 1.34 |") == 10
+
+
+def test_foreign_results_are_named_and_left_out(ident: Run, tmp_path: Path) -> None:
+    assert ident(*IDENTITY).returncode == 0
+    folder = tmp_path / "results" / "table2" / "laptop"
+    ours = json.loads((folder / "row01-identity-seed0" / "result.json").read_text())
+    foreign: dict[str, Callable[[Path], object]] = {
+        "row02-identity-seed0": os.mkfifo,
+        "row03-x-unsupervised-seed0": Path.mkdir,
+        "row04-x-identity-seed0": lambda path: path.write_bytes(b"\xff\xfe"),
+        "row05-x-identity-seed0": lambda path: path.write_text(json.dumps(ours | {"own": 3})),
+        "row06-x-identity-seed0": lambda path: path.write_text(json.dumps(ours | {"own": "x", "seed": "x"})),
+        "row07-x-identity-seed0": lambda path: path.write_text(json.dumps(ours | {"own": "x", "suite": "table1"})),
+        "row08-x-identity-seed0": lambda path: path.write_text(json.dumps(ours | {"own": "x", "format": 3})),
+        "row09-x-identity-seed0": lambda path: path.write_text(json.dumps(ours | {"own": "\x1b]0;owned\x07"})),
+    }
+    for name, make in foreign.items():
+        (folder / name).mkdir()
+        make(folder / name / "result.json")
+    (folder / "row01-x-identity-seed0").mkdir()
+    (folder / "row01-x-identity-seed0" / "result.json").write_text(json.dumps(ours | {"own": "[/red]"}))
+    for arguments in (IDENTITY, ("report",)):
+        done = ident(*arguments, timeout=300)
+        assert done.returncode == 0, done.stderr
+        lines = [line for line in done.stderr.splitlines() if line.endswith("; left out")]
+        assert [next(name for name in foreign if name in line) for line in lines] == list(foreign)
+        assert "\x1b" not in done.stderr
+        if arguments == IDENTITY:
+            assert "[/red]" in done.stdout
+    (folder / "row01-identity-seed0" / "result.json").unlink()
+    (folder / "row01-x-identity-seed0" / "result.json").unlink()
+    done = ident("report", timeout=300)
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1] == (
+        "ident: results: none of its 8 results can be read; give a folder that ident bench wrote to, or type ident "
+        "bench --out results"
+    )
 
 
 def test_by_ray_as_in_this_process(ident: Run, tmp_path: Path) -> None:
