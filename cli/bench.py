@@ -99,7 +99,7 @@ def bench(
 
     Tables 4 and 5 are of images, the others of latents mixed by a network.
     """
-    from ident.benchmark import plugins, processes, report  # here: they take PyTorch, which takes seconds
+    from ident.benchmark import processes, report  # here: they take PyTorch, which takes seconds
     from ident.benchmark.report import tables
     from ident.benchmark.suites import bench as work
     from ident.benchmark.suites import data as datasets
@@ -159,7 +159,7 @@ def bench(
             if not first:  # of those that share each batch, who alone writes
                 return
             there = results.of_tier(suite, tier, folder, found, warn)
-            lines = tables.lines_of(suite, there, every_row=not plugins.is_one(tier.encoder))
+            lines = tables.lines_of(suite, there)
             into = make_inside(out, suite.name, tier.name)
             files = report.write(suite, lines, into)
     shown = [line for line in lines if line.row.number in {row.number for row in rows}]
@@ -168,7 +168,10 @@ def bench(
         say_json({**said, "rows": report.as_data(suite, shown), "files": list(map(str, files))})
         return
     say(f"{suite.title}\n{' and '.join(suite.metrics)} in percent, the papers' in brackets; tier {tier.name}\n")
-    say_table(*printed(suite, shown))
+    table = tables.distinct(suite, shown)
+    say_table(*printed(suite, table))
+    for remark in tables.remarks(suite, table):
+        say(f"\n{remark}")
     say("\n" + click.wrap_text(f"{into}: {', '.join(path.name for path in files)}", 80))
 
 
@@ -183,7 +186,16 @@ def train_left(suite: Suite, left: Sequence[Run], folder: Path, train: Train) ->
                 tell(run, steps_of(run), {})
                 scores = result["scores"][suite.split]
                 texts = [f"{name} {100 * scores[name]['value']:.2f}" for name in suite.metrics]
-                say(f"{run.name}: {', '.join(texts)}, {duration(result['seconds'])}", err=True)
+                say(f"{labelled(suite, run)}: {', '.join(texts)}, {duration(result['seconds'])}", err=True)
+
+
+def labelled(suite: Suite, run: Run) -> str:
+    """The name of a run, and which rows share it."""
+    from ident.benchmark.report.tables import spans
+    from ident.benchmark.suites.runs import sharing
+
+    rows = sharing(suite, run.row, run.kind)
+    return f"{run.name}, which rows {spans(rows)} share" if len(rows) > 1 else run.name
 
 
 def steps_of(run: Run) -> int:
@@ -214,7 +226,10 @@ def printed(suite: Suite, lines: Sequence[Line]) -> tuple[list[str], list[list[s
 
     columns, rows = tables.columns_of(suite, lines), list[list[str]]()
     for line in lines:
-        scores = [column.cell(suite, line) for column in columns.values()]
-        texts = [found.text + (f" ({found.paper[0]:.2f})" if found.paper else "") if found else "" for found in scores]
-        rows.append([line.label, *tables.described(suite, line), *texts])
-    return ["", "data", "model", *columns], rows
+        texts = [line.label, *tables.described(suite, line)]
+        for column in columns.values():
+            score = column.cell(suite, line)
+            text = score.text + (f" ({score.paper[0]:.2f})" if score.paper else "") if score else ""
+            texts.append(column.above(line) or text)
+        rows.append(texts)
+    return ["row", "data", "model", *columns], rows

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ident.benchmark.report import plots, records
-from ident.benchmark.report.tables import Line, as_data, markdown
+from ident.benchmark.report.formats import latex, markdown, sheet
+from ident.benchmark.report.tables import Line, as_data, distinct
 from ident.benchmark.suites.rows import Suite
 from ident.render import storage
 
@@ -15,10 +16,13 @@ __all__ = ["Line", "as_data", "markdown", "write"]
 
 
 def write(suite: Suite, lines: Sequence[Line], folder: Path) -> list[Path]:
-    """The table as Markdown and as data, a record a run, and the plots, of all that is done; gives their names."""
+    """The table as texts and as data, a record a run, and the plots, of all that is done; gives their names."""
+    table = distinct(suite, lines)
     files = {
-        "table.md": markdown(suite, lines).encode(),
-        "table.json": json.dumps(as_data(suite, lines), indent=1).encode(),
+        "table.md": markdown(suite, table).encode(),
+        "table.tex": latex(suite, table).encode(),
+        "table.csv": sheet(suite, table).encode(),
+        "table.json": json.dumps(as_data(suite, table), indent=1).encode(),
         "results.jsonl": records.as_lines(records.records(suite, lines)),
     }
     for name, content in files.items():

@@ -7,6 +7,7 @@ import json
 import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from hashlib import sha256
 from html import escape
 from importlib.resources import files
 from io import BytesIO
@@ -20,10 +21,10 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from ident.benchmark.metrics import checked
-from ident.benchmark.report import plots, records
+from ident.benchmark.report import formats, plots, records
 from ident.benchmark.report.reading import Part, Source
-from ident.benchmark.report.tables import Cell, Column, Line, columns_of, described
-from ident.benchmark.suites.results import FOLDER, NEIGHBOURS, RECOVERED, Result, Warn
+from ident.benchmark.report.tables import Cell, Column, Line, columns_of, described, distinct, remarks
+from ident.benchmark.suites.results import FOLDER, NEIGHBOURS, RECOVERED, RESULT, Result, Warn
 from ident.benchmark.suites.rows import KINDS, Suite, shortened
 from ident.render import latents, storage
 from ident.render.aliases import Float64s
@@ -50,7 +51,7 @@ def write(sources: Sequence[Source], folder: Path, warn: Warn, *, force: bool = 
     made = _records(sources)
     maker = Maker(warn)
     text = maker.page(sources)
-    contents = {**maker.pictures, RECORDS: records.as_lines(made), PAGE: text.encode("utf-8", "backslashreplace")}
+    contents = {**maker.files, RECORDS: records.as_lines(made), PAGE: text.encode("utf-8", "backslashreplace")}
     for name, content in contents.items():
         storage.write(folder / name, content)
     return {"page": str(page), "files": [str(folder / name) for name in contents], "results": made}
@@ -72,10 +73,10 @@ def _records(sources: Sequence[Source]) -> list[dict[str, Any]]:
 
 
 class Maker:
-    """Makes a page, and keeps its pictures by name. Every text of results is escaped where it is put in."""
+    """Makes a page, and keeps what goes beside it by name. Every text of results is escaped where it is put in."""
 
     def __init__(self, warn: Warn) -> None:
-        self.warn, self.pictures = warn, dict[str, bytes]()
+        self.warn, self.files = warn, dict[str, bytes]()
 
     def page(self, sources: Sequence[Source]) -> str:
         """The page of one source, or of several that are compared with the first."""
@@ -96,9 +97,11 @@ class Maker:
             f"<li>{letter} <code>{escape(str(source.place))}</code></li>"
             for letter, source in zip(letters, sources, strict=True)
         ]
-        template = Template(files("ident.benchmark.report").joinpath("page.html").read_text())
-        return template.substitute(
+        text = files("ident.benchmark.report").joinpath("page.html").read_text()
+        script = text.partition("<script>")[2].partition("</script>")[0]
+        return Template(text).substitute(
             mark=MARK,
+            script=base64.b64encode(sha256(script.encode()).digest()).decode(),
             records=RECORDS,
             places="".join(places),
             links="".join(links),
@@ -107,19 +110,36 @@ class Maker:
 
     def part(self, part: Part, prefix: str) -> str:
         """A suite in a tier: the table, the plots of all rows, then each row and the settings."""
-        suite, lines = part.suite, part.lines
-        shown = f"{' and '.join(suite.metrics)} in percent, of {len({line.row.number for line in lines})}"
-        parts = [f"<p>{shown} of {len(suite.rows)} rows. {INTERVALS}</p>", scores(suite, lines)]
+        suite, lines = part.suite, distinct(part.suite, part.lines)
+        done = len({line.row.number for line in lines if line.whole})
+        shown = f"{' and '.join(suite.metrics)} in percent, {done} of {len(suite.rows)} rows"
+        parts = [f"<p>{shown}. {INTERVALS}</p>", scores(suite, lines)]
+        parts += [f"<p>{escape(remark)}</p>" for remark in remarks(suite, lines)]
+        parts.append(self.copies(suite, lines, prefix))
         if suite.runs:
             parts.append(f"<p>These are the runs of {suite.runs}, which has their curves, pictures and settings.</p>")
         else:
             drawn = plots.figures(suite, lines).items()
             parts.append(figures(self.plot(f"{prefix}-{name}", figure, TITLES[name[0]]) for name, figure in drawn))
         parts.append("<h3>Rows</h3>")
-        parts += [self.row(suite, line, f"{prefix}-{number}", number == 0) for number, line in enumerate(lines)]
+        newest = max(lines, key=ended)
+        parts += [self.row(suite, line, f"{prefix}-{number}", line is newest) for number, line in enumerate(lines)]
         if not suite.runs:
             parts += ["<h3>Settings and machines</h3>", *settings(lines)]
         return "\n".join(parts)
+
+    def copies(self, suite: Suite, lines: Sequence[Line], prefix: str) -> str:
+        """The table as LaTeX and as CSV, to be copied, and as files beside the page."""
+        shown = list[str]()
+        for ending, name, write in (("tex", "LaTeX", formats.latex), ("csv", "CSV", formats.sheet)):
+            file, text = f"{prefix}.{ending}", write(suite, lines)
+            self.files[file] = text.encode()
+            button = f'<button type="button" data-copy="{escape(file)}" hidden>Copy {name}</button>'
+            shown.append(
+                f'<p>{button} {name}, <a href="{escape(file)}">{escape(file)}</a></p>'
+                f'<pre id="{escape(file)}" tabindex="0">{escape(text)}</pre>'
+            )
+        return f"<details><summary>The table as LaTeX and CSV</summary>{''.join(shown)}</details>"
 
     def row(self, suite: Suite, line: Line, prefix: str, is_open: bool) -> str:
         """The pictures of a row: of the kind that it is there for, the images and dots of its first seed."""
@@ -129,7 +149,9 @@ class Maker:
         drawn = [self.plot(f"{prefix}-latents.png", plots.bars(results, suite.split, names), "R2 and MCC by latent")]
         if not suite.runs:
             drawn += self.of_first(results[0], names, prefix)
-        title = ", ".join(filter(None, [f"Row {line.label}", *described(suite, line), kind]))
+        title = ", ".join(
+            filter(None, [f"Row{'s' * (len(line.shared) > 1)} {line.label}", *described(suite, line), kind])
+        )
         opened = " open" if is_open else ""
         return f"<details{opened}><summary>{escape(title)}</summary>{figures(drawn)}</details>"
 
@@ -171,7 +193,7 @@ class Maker:
 
     def picture(self, name: str, content: bytes, title: str) -> str:
         """A picture in the page; its bytes are kept for a file, too."""
-        self.pictures[name] = content
+        self.files[name] = content
         data = base64.b64encode(content).decode()
         with Image.open(BytesIO(content), formats=("PNG",)) as image:
             size = f'width="{image.width}" height="{image.height}"'
@@ -192,6 +214,11 @@ def figures(drawn: Iterable[str]) -> str:
 def main_kind(line: Line) -> str:
     """The kind that a row is there for: unsupervised, where it was done."""
     return next(kind for kind in reversed(KINDS) if line.results.get(kind))
+
+
+def ended(line: Line) -> float:
+    """When the last run of those that a row is there for ended: the last that was asked for."""
+    return max(float(Path(result[FOLDER], RESULT).stat().st_mtime) for result in line.results[main_kind(line)])
 
 
 def pair(path: Path, dim: int) -> tuple[Float64s, Float64s]:
@@ -261,10 +288,13 @@ def scores(suite: Suite, lines: Sequence[Line]) -> str:
     rows = list[list[str]]()
     for line, of_line in zip(lines, cells, strict=True):
         texts = named(suite, line)
-        for found, paper in zip(of_line, with_paper, strict=True):
-            texts.append(ours(found))
+        for column, found, paper in zip(columns.values(), of_line, with_paper, strict=True):
+            above = column.above(line)
+            texts.append(f"<small>{escape(above)}</small>" if above else ours(found))
             if paper:
-                texts += [found.papers if found else "", signed(found.difference if found else None)]
+                texts += (
+                    ["", ""] if above else [found.papers if found else "", signed(found.difference if found else None)]
+                )
         rows.append(texts)
     return table(heads, rows, above=spanning(list(columns), 3, widths))
 
@@ -320,7 +350,8 @@ def counterpart(part: Part, source: Source, other: Source) -> Part | None:
 def differences(suite: Suite, sources: Sequence[Sequence[Line]], letters: Sequence[str]) -> str:
     """Each score of each source, how far it is from the first's, and the paper's."""
     by_key = [{(line.row.number, line.own): line for line in lines} for lines in sources]
-    keys = sorted({key for lines in by_key for key in lines})
+    tables = [{(line.row.number, line.own): line for line in distinct(suite, lines)} for lines in sources]
+    keys = sorted({key for lines in tables for key in lines})
     some = [line for lines in sources for line in lines]
     columns = main_first(columns_of(suite, some))
     each = [name for letter in letters[1:] for name in (letter, f"{letter} - {letters[0]}")]
@@ -328,8 +359,12 @@ def differences(suite: Suite, sources: Sequence[Sequence[Line]], letters: Sequen
     rows = list[list[str]]()
     for key in keys:
         there = [lines.get(key) for lines in by_key]
-        texts = named(suite, next(filter(None, there)))
+        told = [lines[key] for lines in tables if key in lines]
+        texts = named(suite, told[0])
         for column in columns.values():
+            if above := next(filter(None, map(column.above, told)), ""):
+                texts += [f"<small>{escape(above)}</small>", *[""] * (2 * len(letters) - 1)]
+                continue
             first, *others = (column.cell(suite, line) if line else None for line in there)
             texts.append(ours(first))
             for other in others:

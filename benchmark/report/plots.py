@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import matplotlib as mpl
 import numpy as np
@@ -22,6 +23,10 @@ DOTS = 1000
 """Of a scatter plot."""
 LEAST = -10.0
 """Percent that bars show: R2 may be far below zero."""
+
+
+LETTERS = 100
+"""Of a legend's line, with the strokes before them."""
 
 
 def write(suite: Suite, lines: Sequence[Line], folder: Path) -> list[Path]:
@@ -50,24 +55,35 @@ def figures(suite: Suite, lines: Sequence[Line]) -> dict[str, Figure]:
 
 
 def curves(suite: Suite, lines: Sequence[Line]) -> Figure:
-    """Score and loss against steps, a line a run, a colour a row."""
+    """Score and loss against steps, a line a run: a colour a row, and a dash a seed."""
     metric = suite.metrics[0]
-    figure = Figure(figsize=(6.4, 7), layout="constrained")
+    figure = Figure(layout="constrained")
     above, below = figure.subplots(2, 1)
     colours = mpl.colormaps["viridis"](np.linspace(0, 0.9, len(lines)))
     for line, colour in zip(lines, colours, strict=True):
-        for number, result in enumerate(line.results["unsupervised"]):
+        results = line.results["unsupervised"]
+        for number, result in enumerate(results):
             history = result["history"]
             steps = [point["step"] for point in history]
-            label = f"row {line.label[:30]}".replace("$", r"\$") if number == 0 else None  # no formula
-            above.plot(steps, [100 * point[metric] for point in history], color=colour, label=label, lw=1)
-            below.plot(steps, [point["loss"] for point in history], color=colour, lw=1)
+            label = f"row {line.label[:30]}".replace("$", r"\$")  # no formula
+            label += f", seed {result['seed']}" if len(results) > 1 else ""
+            look = {"color": colour, "lw": 1, "ls": dash(number)}
+            above.plot(steps, [100 * point[metric] for point in history], label=label, **look)
+            below.plot(steps, [point["loss"] for point in history], **look)
     for axes, name in ((above, f"{metric} in percent"), (below, "loss")):
         axes.set(xlabel="step", ylabel=name)
         axes.spines[["top", "right"]].set_visible(False)
-    figure.legend(loc="outside lower center", ncols=5, frameon=False, fontsize=8)
+    _, labels = above.get_legend_handles_labels()
+    across = max(1, min(5, LETTERS // (6 + max(map(len, labels)))))
+    figure.set_size_inches(6.4, 6.6 + 0.17 * -(-len(labels) // across))
+    figure.legend(loc="outside lower center", ncols=across, frameon=False, fontsize=8)
     figure.suptitle(suite.title, fontsize=11)
     return figure
+
+
+def dash(number: int) -> Any:
+    """A line style: solid, dashed, then with ever more dots between dashes."""
+    return (0, (6, 2) + (1, 2) * (number - 1)) if number else "-"
 
 
 def papers_figure(suite: Suite, name: str, lines: Sequence[Line]) -> Figure:
@@ -104,7 +120,9 @@ def learned_figure(lines: Sequence[Line]) -> Figure:
         for truth in sorted(set(optimum(row))):
             axes.axhline(truth, color="black", ls="--", lw=0.8)
         axes.set(xlabel="step")
-        axes.set_title(f"row {row.number}: {row.loss}", fontsize=10)
+        seeds = len(line.results["unsupervised"])
+        seed = f", seed {line.results['unsupervised'][0]['seed']}" if seeds > 1 else ""
+        axes.set_title(f"row {row.number}: {row.loss}{seed}", fontsize=10)
         axes.spines[["top", "right"]].set_visible(False)
     return figure
 

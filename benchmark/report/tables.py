@@ -12,7 +12,7 @@ import numpy as np
 from ident.benchmark import plugins
 from ident.benchmark.suites.results import Result
 from ident.benchmark.suites.rows import KINDS, Row, Suite, shortened
-from ident.benchmark.suites.runs import shared_row
+from ident.benchmark.suites.runs import shared_row, sharing
 
 DESCRIBED = ("latent_space", "marginal", "conditional", "dim", "model_space", "model", "loss", "matches")
 """What tables as data have of a row."""
@@ -26,30 +26,70 @@ class Line:
     results: Mapping[str, Sequence[Result]] = field(default_factory=dict)
     own: str = ""
     """What the user has in it that the table has not: a loss, an encoder."""
+    shared: Sequence[int] = ()
+    """Of a line for runs alone: the numbers of the rows that share them."""
+    above: Mapping[str, str] = field(default_factory=dict)
+    """The kinds whose runs another line of the same table shows, and the label of that."""
 
     @property
     def label(self) -> str:
-        """The number of the row, and what is the user's."""
-        return f"{self.row.number} {self.own}".strip()
+        """The number of the row, or those of the rows that share its runs; and what is the user's."""
+        return f"{spans(self.shared or (self.row.number,))} {self.own}".strip()
+
+    @property
+    def whole(self) -> bool:
+        """Whether it has the score that its row is there for."""
+        return bool(self.results.get(max(self.row.kinds, key=KINDS.index)))
 
 
-def lines_of(suite: Suite, results: Sequence[Result], *, every_row: bool = False) -> list[Line]:
-    """The rows that have results, or every row, and behind each what is the user's.
+def spans(numbers: Sequence[int]) -> str:
+    """Rising numbers with runs of them shortened: 1 to 4, 9."""
+    parts = list[list[int]]()
+    for number in numbers:
+        if parts and parts[-1][-1] == number - 1:
+            parts[-1].append(number)
+        else:
+            parts.append([number])
+    return ", ".join(str(part[0]) if len(part) == 1 else f"{part[0]} to {part[-1]}" for part in parts)
 
-    A run that rows share stands in all of them.
-    """
+
+def lines_of(suite: Suite, results: Sequence[Result]) -> list[Line]:
+    """The rows that have results, and behind each what is the user's. A run that rows share stands in all of them."""
     lines = list[Line]()
     for row in suite.rows:
         for own in sorted({"", *(result["own"] for result in results if result["row"] == row.number)}):
             found = dict[str, list[Result]]()
             for kind in row.kinds:
-                number = row.number if own else shared_row(suite, row, kind).number
+                number = shared_row(suite, row, kind).number
                 of_it = [one for one in results if (one["row"], one["own"], one["kind"]) == (number, own, kind)]
                 if of_it:
                     found[kind] = sorted(of_it, key=lambda result: int(result["seed"]))
-            if found or (every_row and not own):
+            if found:
                 lines.append(Line(trained(row, found) if own else row, found, own))
     return lines
+
+
+def distinct(suite: Suite, lines: Sequence[Line]) -> list[Line]:
+    """The lines of a table that shows each run once.
+
+    These are the rows with the score that they are there for. Where one has a run that a line above shows, it names
+    that; and what is done of other rows alone, which rows share, has a line of its own.
+    """
+    labels, table = dict[tuple[int, str, str], str](), list[Line]()
+
+    def run(line: Line, kind: str) -> tuple[int, str, str]:
+        return line.results[kind][0]["row"], line.own, kind
+
+    for line in filter(lambda line: line.whole, lines):
+        above = {kind: labels[run(line, kind)] for kind in line.results if run(line, kind) in labels}
+        labels |= {run(line, kind): line.label for kind in line.results if kind not in above}
+        table.append(replace(line, above=above))
+    for line in lines:
+        for kind in (kind for kind in line.results if run(line, kind) not in labels):
+            rows = sharing(suite, line.row, kind)
+            table.append(Line(suite.rows[rows[0] - 1], {kind: line.results[kind]}, line.own, rows))
+            labels[run(line, kind)] = table[-1].label
+    return sorted(table, key=lambda line: line.row.number)
 
 
 def trained(row: Row, results: Mapping[str, Sequence[Result]]) -> Row:
@@ -104,10 +144,18 @@ class Column:
     kind: str | None
     metric: str
 
+    def kind_of(self, line: Line) -> str:
+        """The kind that it shows of a row."""
+        return self.kind or line.row.kinds[0]
+
     def cell(self, suite: Suite, line: Line) -> Cell | None:
         """Of a row."""
-        kind = self.kind or line.row.kinds[0]
-        return cell(suite, line, kind, self.metric)
+        return cell(suite, line, self.kind_of(line), self.metric)
+
+    def above(self, line: Line) -> str:
+        """Where the score of a row stands, if that is in another line."""
+        label = line.above.get(self.kind_of(line))
+        return f"as row {label}" if label else ""
 
 
 def columns_of(suite: Suite, lines: Sequence[Line]) -> dict[str, Column]:
@@ -120,8 +168,11 @@ def columns_of(suite: Suite, lines: Sequence[Line]) -> dict[str, Column]:
 
 
 def described(suite: Suite, line: Line) -> tuple[str, str]:
-    """Data and model of a row in words."""
+    """Data and model of a row in words; of a line for runs that rows share, what these agree in."""
     row = line.row
+    if line.shared:
+        space = row.model_space if "identity" not in line.results else ""
+        return f"{row.latent_space.partition('(')[0]}, {row.marginal}", space
     data = f"{row.marginal}, {shortened(row.conditional)}"
     if not suite.images:
         data = f"{row.latent_space.partition('(')[0]}, {data}"
@@ -129,27 +180,6 @@ def described(suite: Suite, line: Line) -> tuple[str, str]:
     if row.kinds in (("supervised",), ("identity",)):
         data, model = "", {"supervised": f"supervised, {row.model_space}", "identity": "untrained"}[row.kinds[0]]
     return data, model + (", itself" if row.itself else "")
-
-
-def markdown(suite: Suite, lines: Sequence[Line]) -> str:
-    """The table for a document: of each row the scores, the papers', and how far the last one is from it."""
-    columns, with_paper = columns_of(suite, lines), any(row.paper for row in suite.rows)
-    heads = ["", "data", "model"]
-    for name in columns:
-        heads += [name, "paper"] if with_paper else [name]
-    table = [heads + (["difference"] if with_paper else [])]
-    table.append(["---"] * len(table[0]))
-    for line in lines:
-        cells = [column.cell(suite, line) for column in columns.values()]
-        texts = [line.label, *described(suite, line)]
-        for found in cells:
-            texts += [found.text if found else ""] + ([found.papers if found else ""] if with_paper else [])
-        if with_paper:
-            last = cells[-1].difference if cells and cells[-1] else None
-            texts.append("" if last is None else f"{last:+.2f}")
-        table.append(texts)
-    rows = "".join(f"| {' | '.join(texts)} |\n" for texts in table)
-    return f"# {suite.title}\n\nScores: {' and '.join(suite.metrics)} in percent.\n\n{rows}"
 
 
 def as_data(suite: Suite, lines: Sequence[Line]) -> list[dict[str, Any]]:
@@ -162,8 +192,33 @@ def as_data(suite: Suite, lines: Sequence[Line]) -> list[dict[str, Any]]:
             scores = {metric: cell(suite, line, kind, metric) for metric in suite.metrics}
             if any(scores.values()):
                 entry[kind] = {metric: written(found) for metric, found in scores.items() if found}
+        if line.shared:
+            entry["rows"] = list(line.shared)
         table.append(entry | {"groups": groups(line), "learned": learned(line)})
     return table
+
+
+def remarks(suite: Suite, lines: Sequence[Line]) -> list[str]:
+    """What a reader should know of scores that say little: those that are no better than the mean, or than chance."""
+    said = list[str]()
+    for line in lines:
+        for kind, results in line.results.items():
+            if kind == "identity" or kind in line.above:
+                continue
+            for metric in suite.metrics:
+                scores = [result["scores"][suite.split][metric] for result in results]
+                ours, chance = (100 * float(np.mean([score[name] for score in scores])) for name in ("value", "chance"))
+                samples = json.loads(results[0]["recipe"]).get("samples")
+                if metric == "r2" and ours < 0:
+                    what = f"r2 {ours:.2f}, below 0: worse than the mean of the latents"
+                elif metric != "r2" and ours <= chance:
+                    what = f"{metric} {ours:.2f}, by chance {chance:.2f}"
+                else:
+                    continue
+                few = metric == "r2" and chance < -50
+                why = f"{samples} samples are too few for {line.row.dim} latents" if few else "it has not learned them"
+                said.append(f"row {line.label}, {kind}: {what}; {why}")
+    return said
 
 
 def written(found: Cell) -> dict[str, Any]:

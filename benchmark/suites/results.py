@@ -180,22 +180,21 @@ def of_tier(suite: Suite, tier: Tier, folder: Path, data: Mapping[str, Data], wa
     And what is there with a loss or an encoder of the user's, whatever else it was made by. What lies there and is
     none of these is left out with a warning.
     """
-    of_run, results = dict[tuple[object, ...], Result](), list[Result]()
+    tables, results = dict[tuple[object, ...], Result](), list[Result]()
     for result in load_all(sorted(folder.glob(f"*/{RESULT}")), warn):
-        run = tuple(result[name] for name in RUN)
-        if run[:2] != (suite.folder, tier.name):
+        if (result["suite"], result["tier"]) != (suite.folder, tier.name):
             warn(f"{result[FOLDER]}: is of {result['suite']}, tier {result['tier']}; left out")
         elif result["own"]:
             results.append(result)
         else:
-            of_run[run] = result
+            tables[result["row"], result["kind"], result["seed"]] = result
     own_runs = [(row, kind) for row in suite.rows for kind in row.kinds if shared_row(suite, row, kind) is row]
     for row, kind in own_runs:
         for seed in count():
             run = shared_run(suite, row, kind, seed, tier, data)
-            result = of_run.get((suite.folder, tier.name, row.number, ", ".join(run.own), kind, seed))
-            if result is None:
+            if run.own or (row.number, kind, seed) not in tables:
                 break
+            result = tables[row.number, kind, seed]
             if other := difference(result, run):
                 warn(f"{result[FOLDER]}: {other}; left out")
                 break

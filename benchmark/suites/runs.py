@@ -123,5 +123,12 @@ def shared_row(suite: Suite, row: Row, kind: str) -> Row:
     """The row under whose name the run goes that gives a row its score of a kind: the first that has the same."""
     if kind == "unsupervised":
         return row
+    return suite.rows[sharing(suite, row, kind)[0] - 1]
+
+
+def sharing(suite: Suite, row: Row, kind: str) -> list[int]:
+    """The numbers of the rows whose scores of a kind are of one run, that of a row."""
+    if kind == "unsupervised":
+        return [row.number]
     setting = json.dumps(row.setting(kind))
-    return next(other for other in suite.rows if kind in other.kinds and json.dumps(other.setting(kind)) == setting)
+    return [other.number for other in suite.rows if kind in other.kinds and json.dumps(other.setting(kind)) == setting]
