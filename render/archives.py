@@ -70,6 +70,8 @@ def record(number: str, api: str | None) -> dict[str, Archive]:
             found[name] = Archive(url, f"zenodo:{number}/{name}, md5 {sum_}", file["size"], sum_)
     except FileNotFoundError as error:
         raise Impossible(f"{where}: there is no such record") from error
+    except Impossible:  # a ValueError, too, but not of the answer
+        raise
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise Failed(f"{where}: not an answer that Zenodo gives ({type(error).__name__}: {error})") from error
     return found

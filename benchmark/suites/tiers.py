@@ -87,10 +87,10 @@ def load_tier(name: str, *, images: bool = False) -> Tier:
             return tier_of(stem, tomllib.loads(Path(name).read_text()))
         except OSError as error:
             raise Impossible(f"{name}: {error.strerror}; give {', '.join(TIERS)}, or a file") from error
-        except (ValueError, TypeError, RecursionError) as error:
-            raise Impossible(f"{name}: is no tier ({error}); see tiers.toml beside the suites") from error
         except Impossible as error:
             raise Impossible(f"{name}: {error}") from error
+        except (ValueError, TypeError, RecursionError) as error:
+            raise Impossible(f"{name}: is no tier ({error}); see tiers.toml beside the suites") from error
     if name not in TIERS:
         raise Impossible(f"tier {name!r}: choose from {', '.join(TIERS)}, or give a file that ends in .toml")
     return tier_of(name, read("tiers")["images" if images else "synthetic"][name])

@@ -55,6 +55,8 @@ def untarring(where: str) -> Iterator[None]:
     """Say of what goes wrong with an archive that it does, and with which."""
     try:
         yield
+    except Impossible:  # a ValueError, too, but not of the archive
+        raise
     except (tarfile.TarError, zlib.error, lzma.LZMAError, EOFError, OSError, ValueError, RecursionError) as error:
         if isinstance(error, FileNotFoundError) or (isinstance(error, OSError) and error.filename is not None):
             raise
