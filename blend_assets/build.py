@@ -1,6 +1,6 @@
 """Build 3dident.blend, the published scene, from Newell's control points and the numbers below.
 
-    python -m ident.blend_assets.build [OUT.blend]
+    python -m ident.blend_assets.build --help
 
 The latents move and colour three of its objects: Object, Ground and Spotlight. Everything else stays as it is here.
 """
@@ -10,14 +10,16 @@ from __future__ import annotations
 import hashlib
 import math
 import os
-import sys
 from pathlib import Path
 from typing import Any
 
 import bpy
+import click
 
 from ident.blend_assets import teapot
 from ident.render.scene import RISE
+
+SCENE = Path(__file__).with_name("3dident.blend")
 
 OBJECT_SCALE = 1.5
 GROUND_SIDE = 1500.0
@@ -168,5 +170,19 @@ def save(path: Path) -> None:
     path.with_suffix(".sha256").write_text(f"{digest}  {path.name}\n")
 
 
+@click.command()
+@click.argument("out", type=click.Path(path_type=Path, dir_okay=False), default=SCENE)
+def main(out: Path) -> None:
+    """Build the scene file, and beside it its checksum.
+
+    OUT ends in .blend.  [default: the file that this package renders]
+    """
+    if out.suffix != ".blend":
+        raise click.BadParameter(f"{out}: give a name that ends in .blend", param_hint="OUT")
+    if not out.absolute().parent.is_dir():
+        raise click.BadParameter(f"{out.parent}: is no folder; make it first", param_hint="OUT")
+    save(out)
+
+
 if __name__ == "__main__":
-    save(Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).with_name("3dident.blend"))
+    main()

@@ -36,6 +36,23 @@ def test_the_generator_makes_the_committed_scene(tmp_path: Path, committed: dict
     assert describe(rebuilt, tmp_path) == committed
 
 
+@pytest.mark.parametrize(
+    ("argument", "code", "says"),
+    [
+        ("--help", 0, "Build the scene file"),
+        ("--out", 2, "No such option"),
+        ("scene", 2, "scene: give a name that ends in .blend"),
+        ("nowhere/scene.blend", 2, "nowhere: is no folder"),
+    ],
+)
+def test_the_generator_has_a_command_line(tmp_path: Path, argument: str, code: int, says: str) -> None:
+    command = [sys.executable, "-m", "ident.blend_assets.build", argument]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == code
+    assert says in done.stdout + done.stderr
+    assert not list(tmp_path.iterdir())
+
+
 def test_the_file_is_small_and_knows_no_machine() -> None:
     packed = SCENE_FILE.read_bytes()
     assert len(packed) < 500_000
