@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
+from ident.benchmark import similarities
 from ident.benchmark.losses import alignment, uniformity
 from ident.benchmark.similarities import Similarity
 from ident.render.errors import Impossible
@@ -43,9 +44,9 @@ class ForMetricLearning(nn.Module):
 class ForCEBRA(nn.Module):
     """A loss as CEBRA calls its criterion: reference, positive, negative; gives also alignment and uniformity."""
 
-    def __init__(self, similarity: Similarity, temperature: float = 1.0) -> None:
+    def __init__(self, similarity: Similarity | str, temperature: float = 1.0) -> None:
         super().__init__()
-        self.similarity, self.temperature = similarity, temperature
+        self.similarity, self.temperature = similarities.named(similarity), temperature
 
     def forward(self, ref: Tensor, pos: Tensor, neg: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """The loss, and the two parts of which it is the sum."""

@@ -1,8 +1,8 @@
 """Contrastive losses as pure functions, and thin modules over them.
 
-All compare an anchor with its positive and with negatives by a similarity. Where no negatives are given the other
-anchors are taken, which are draws of the marginal. No function holds (batch, batch, latent), nor (batch, batch): see
-`log_partition`.
+All compare an anchor with its positive and with negatives by a similarity, which may be named as the tables write a
+model's conditional: `normal`, `laplace`, `vmf`, `gennorm(3)`. Where no negatives are given the other anchors are taken,
+which are draws of the marginal. No function holds (batch, batch, latent), nor (batch, batch): see `log_partition`.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
+from ident.benchmark import similarities
 from ident.benchmark.similarities import Distance, Similarity
 from ident.render.errors import Impossible
 
@@ -99,7 +100,7 @@ def info_nce(
     positive: Tensor,
     negatives: Tensor | None = None,
     *,
-    similarity: Similarity,
+    similarity: Similarity | str,
     temperature: float = 1.0,
     names: Names | None = None,
     hard: Tensor | None = None,
@@ -108,9 +109,11 @@ def info_nce(
 
     Negatives (n, d) serve all anchors (batch, d), `hard` ones (batch, m, d) their own anchor alone.
     """
+    similarity = similarities.named(similarity)
     own = alignment(anchor, positive, similarity, temperature)
     own_and_hard = own
     if hard is not None:
+        check_floats(hard=hard)
         if hard.ndim != 3 or (len(hard), hard.shape[2]) != anchor.shape:
             raise Impossible(f"hard negatives {tuple(hard.shape)} of {len(anchor)} anchors: give (batch, m, latents)")
         near = similarity.rows(anchor[:, None].to(own.dtype), hard.to(own.dtype)) / temperature
@@ -123,7 +126,7 @@ def decoupled(
     positive: Tensor,
     negatives: Tensor | None = None,
     *,
-    similarity: Similarity,
+    similarity: Similarity | str,
     temperature: float = 1.0,
     names: Names | None = None,
 ) -> Tensor:
@@ -137,7 +140,7 @@ def align_uniform(
     positive: Tensor,
     negatives: Tensor | None = None,
     *,
-    similarity: Similarity,
+    similarity: Similarity | str,
     temperature: float = 1.0,
     names: Names | None = None,
     weight: float = 0.5,
@@ -157,46 +160,51 @@ def align_uniform(
     return (1 - weight) * (spread - count.log().mean()) - weight * own.mean()
 
 
-def info_nce_among(points: Tensor, pairs: Tensor, *, similarity: Similarity, temperature: float = 1.0) -> Tensor:
+def info_nce_among(points: Tensor, pairs: Tensor, *, similarity: Similarity | str, temperature: float = 1.0) -> Tensor:
     """InfoNCE where one point (n, d) has many positives: pairs (m, 2) say of whom; all others are its negatives."""
     spread, near = parts_among(points, pairs, similarity, temperature)
     return spread - near
 
 
 def align_uniform_among(
-    points: Tensor, pairs: Tensor, *, similarity: Similarity, temperature: float = 1.0, weight: float = 0.5
+    points: Tensor, pairs: Tensor, *, similarity: Similarity | str, temperature: float = 1.0, weight: float = 0.5
 ) -> Tensor:
     """The same by `align_uniform`."""
     spread, near = parts_among(points, pairs, similarity, temperature)
     return (1 - weight) * (spread - math.log(len(points) - 1)) - weight * near
 
 
-def parts_among(points: Tensor, pairs: Tensor, similarity: Similarity, temperature: float) -> tuple[Tensor, Tensor]:
+def parts_among(
+    points: Tensor, pairs: Tensor, similarity: Similarity | str, temperature: float
+) -> tuple[Tensor, Tensor]:
     """Uniformity of points (n, d), and the mean alignment of pairs (m, 2) of them, which is 0 of no pair."""
+    check_floats(points=points)
     own = alignment(points[pairs[:, 0]], points[pairs[:, 1]], similarity, temperature)
     return uniformity(points, None, similarity, temperature), own.sum() / max(1, len(own))
 
 
-def alignment(anchor: Tensor, positive: Tensor, similarity: Similarity, temperature: float) -> Tensor:
+def alignment(anchor: Tensor, positive: Tensor, similarity: Similarity | str, temperature: float) -> Tensor:
     """How alike anchors (batch, d) and their positives (batch, d) are, over the temperature."""
+    check_floats(anchor=anchor, positive=positive)
     if not 0 < temperature < math.inf:
         raise Impossible(f"temperature {temperature:g}: give a number above 0")
     if anchor.shape != positive.shape or anchor.ndim != 2:
         raise Impossible(
             f"anchors {tuple(anchor.shape)} and positives {tuple(positive.shape)}: give both as (batch, latents)"
         )
-    return similarity.rows(full(anchor), full(positive)) / temperature
+    return similarities.named(similarity).rows(full(anchor), full(positive)) / temperature
 
 
 def uniformity(
     anchor: Tensor,
     negatives: Tensor | None,
-    similarity: Similarity,
+    similarity: Similarity | str,
     temperature: float,
     names: Names | None = None,
     more: Tensor | None = None,
 ) -> Tensor:
     """The mean of the logarithm of all that a positive is told from, see `log_partition`."""
+    check_floats(anchor=anchor, negatives=negatives)
     if negatives is None:
         if len(anchor) < 2:
             raise Impossible("a batch of 1 has no negatives: give 2 or more anchors, or negatives")
@@ -205,7 +213,17 @@ def uniformity(
         raise Impossible(f"negatives {tuple(negatives.shape)} of anchors {tuple(anchor.shape)}: give (n, latents)")
     if isinstance(names, int) and not 0 <= names <= len(negatives) - len(anchor):
         raise Impossible(f"names {names}: {len(anchor)} anchors from there on are not among {len(negatives)} negatives")
-    return log_partition(full(anchor), full(negatives), more, names, similarity, temperature)
+    return log_partition(full(anchor), full(negatives), more, names, similarities.named(similarity), temperature)
+
+
+def check_floats(**points: Tensor | None) -> None:
+    """Refuse, by its name, what is no tensor of floating-point numbers."""
+    for name, x in points.items():
+        if x is None or (isinstance(x, Tensor) and x.is_floating_point()):
+            continue
+        kind, dtype = type(x).__name__, getattr(x, "dtype", None)
+        of = f"{kind} of {dtype}" if dtype is not None else kind
+        raise Impossible(f"{name}: is a {of}; give a float tensor, like torch.as_tensor(x, dtype=torch.float32)")
 
 
 def full(x: Tensor) -> Tensor:
@@ -225,10 +243,10 @@ class InfoNCE(nn.Module):
     """`info_nce` and its kin as a module, called like the losses of lightly: loss(anchor, positive)."""
 
     def __init__(
-        self, similarity: Similarity, temperature: float = 1.0, function: Callable[..., Tensor] = info_nce
+        self, similarity: Similarity | str, temperature: float = 1.0, function: Callable[..., Tensor] = info_nce
     ) -> None:
         super().__init__()
-        self.similarity, self.temperature, self.function = similarity, temperature, function
+        self.similarity, self.temperature, self.function = similarities.named(similarity), temperature, function
 
     def forward(self, anchor: Tensor, positive: Tensor, negatives: Tensor | None = None, **more: Any) -> Tensor:
         """The loss."""
@@ -250,6 +268,8 @@ class AnInfoNCE(nn.Module):
 
     def __init__(self, dim: int, precision: float = 1.0) -> None:
         super().__init__()
+        if type(dim) is not int or dim < 1:
+            raise Impossible(f"dim {dim!r}: give the number of latents, a whole number from 1 on")
         if not 0 < precision < math.inf:
             raise Impossible(f"precision {precision:g}: give a number above 0")
         self.log_precisions = nn.Parameter(torch.full((dim,), math.log(precision)))
@@ -261,6 +281,7 @@ class AnInfoNCE(nn.Module):
 
     def forward(self, anchor: Tensor, positive: Tensor, negatives: Tensor | None = None, **more: Any) -> Tensor:
         """The loss."""
+        self._check(anchor=anchor, positive=positive, negatives=negatives, hard=more.get("hard"))
         scale = (self.log_precisions / 2).exp()
         others = {name: scale * value if name == "hard" else value for name, value in more.items()}
         scaled = None if negatives is None else scale * negatives
@@ -268,8 +289,17 @@ class AnInfoNCE(nn.Module):
 
     def among(self, points: Tensor, pairs: Tensor, outputs: slice = slice(None)) -> Tensor:
         """The same of points (n, d) that have several positives, compared by some of their outputs."""
+        self._check(points=points)
         scaled = (self.log_precisions / 2).exp() * points
         return info_nce_among(scaled[:, outputs], pairs, similarity=Distance(2.0))
+
+    def _check(self, **points: Tensor | None) -> None:
+        """Refuse points that Lambda does not weigh, of which some would be broadcast in silence."""
+        check_floats(**points)
+        dim = len(self.log_precisions)
+        for name, x in points.items():
+            if x is not None and x.shape[-1:] != (dim,):
+                raise Impossible(f"{name} {tuple(x.shape)}: Lambda has {dim} precisions; give points of {dim} latents")
 
 
 LOSSES: dict[str, Callable[..., Tensor]] = {

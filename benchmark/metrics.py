@@ -163,7 +163,7 @@ def resampled(
 
 def checked(true: npt.ArrayLike, recovered: npt.ArrayLike) -> tuple[Float64s, Float64s]:
     """Both as float64 arrays of the same length."""
-    x, y = np.asarray(true, np.float64), np.asarray(recovered, np.float64)
+    x, y = doubles(true, "latents"), doubles(recovered, "recovered")
     if x.ndim != 2 or y.ndim != 2 or len(x) != len(y) or not x.shape[1] or not y.shape[1]:
         raise Impossible(f"latents {x.shape} and recovered ones {y.shape}: give (n, d) and (n, k)")
     if len(x) < LEAST:
@@ -171,3 +171,11 @@ def checked(true: npt.ArrayLike, recovered: npt.ArrayLike) -> tuple[Float64s, Fl
     if not (np.isfinite(x).all() and np.isfinite(y).all()):
         raise Impossible("latents or recovered ones are not finite")
     return x, y
+
+
+def doubles(values: npt.ArrayLike, what: str) -> Float64s:
+    """Values as a float64 array, of whatever kind they are that holds numbers."""
+    try:
+        return np.asarray(values, np.float64)
+    except (TypeError, ValueError, RuntimeError) as error:  # torch's, of tensors with gradients or on GPUs
+        raise Impossible(f"{what}: cannot be read as an array of numbers ({error})") from error

@@ -155,6 +155,17 @@ SIMILARITIES: dict[str, Callable[..., Similarity]] = {
 }
 
 
+def named(similarity: Similarity | str) -> Similarity:
+    """A similarity, or that of a model's conditional as the tables write it."""
+    if isinstance(similarity, Similarity):
+        return similarity
+    if isinstance(similarity, str):
+        return parse(similarity)
+    raise Impossible(
+        f"similarity {similarity!r}: give one of ident.benchmark.similarities, or a text like normal or gennorm(3)"
+    )
+
+
 def parse(text: str) -> Similarity:
     """The similarity of a model as the tables write its conditional: `vmf`, `normal`, `laplace`, `gennorm(3)`."""
     found = notation.parse(text, SIMILARITIES, "model", {})

@@ -16,7 +16,7 @@ from torch.utils.checkpoint import checkpoint
 from ident.benchmark import distributions, encoders, processes
 from ident.benchmark.augmentations import Augmentations
 from ident.benchmark.distributions import Distribution
-from ident.benchmark.pairs import Exact, open_sampler
+from ident.benchmark.pairs import RECALL, Exact, open_sampler
 from ident.benchmark.seeds import seeded, stream
 from ident.benchmark.spaces import Box
 from ident.benchmark.suites.rows import AUGMENTATIONS
@@ -31,8 +31,6 @@ from ident.render.threads import in_order
 
 AHEAD = 8
 """Batches that are made before the encoder asks for them."""
-RECALL = 0.999
-"""Of the search for positives."""
 OTHERS = 0.1
 """What pairs near in a group of latents count that is not the first of the curriculum."""
 AT_ONCE = 256

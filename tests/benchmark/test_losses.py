@@ -242,6 +242,20 @@ PAIR = points(4, 2)
         (lambda: losses.info_nce(PAIR, PAIR, hard=points(4, 2), similarity=Dot()), r"hard negatives \(4, 2\)"),
         (lambda: losses.info_nce(PAIR, PAIR, hard=points(1, 3, 2), similarity=Dot()), r"\(1, 3, 2\) of 4"),
         (lambda: AnInfoNCE(3, -1.0), "precision -1"),
+        (lambda: AnInfoNCE(2.5), r"dim 2.5: give the number of latents"),  # type: ignore[arg-type]
+        (lambda: AnInfoNCE(3)(PAIR, PAIR), r"anchor \(4, 2\): Lambda has 3 precisions; give points of 3 latents"),
+        (lambda: AnInfoNCE(1)(PAIR, PAIR), r"anchor \(4, 2\): Lambda has 1 precisions"),
+        (lambda: AnInfoNCE(2)(PAIR, PAIR, points(4, 1)), r"negatives \(4, 1\): Lambda has 2"),
+        (lambda: AnInfoNCE(2)(PAIR, PAIR, hard=points(4, 3, 1)), r"hard \(4, 3, 1\): Lambda has 2"),
+        (lambda: AnInfoNCE(2).among(points(4, 1), torch.tensor([[0, 1]])), r"points \(4, 1\): Lambda has 2"),
+        (lambda: losses.info_nce(PAIR.numpy(), PAIR, similarity=Dot()), "anchor: is a ndarray of float64; give a"),  # type: ignore[arg-type]
+        (lambda: losses.info_nce(PAIR, PAIR.long(), similarity=Dot()), "positive: is a Tensor of torch.int64; give"),
+        (lambda: losses.decoupled(PAIR, PAIR, [[0.5, 1]], similarity=Dot()), "negatives: is a list; give a float"),  # type: ignore[arg-type]
+        (lambda: losses.info_nce(PAIR, PAIR, hard=PAIR.int(), similarity=Dot()), "hard: is a Tensor of torch.int32"),
+        (lambda: AnInfoNCE(2)(PAIR, PAIR.numpy()), "positive: is a ndarray of float64"),
+        (lambda: losses.info_nce(PAIR, PAIR, similarity="gauss"), "'gauss'; known are vmf, normal, laplace, gennorm"),
+        (lambda: InfoNCE("gennorm"), r"missing a required argument: 'p'; write it like gennorm\(p\)"),
+        (lambda: InfoNCE(nn.CosineSimilarity()), r"similarity CosineSimilarity\(\): give one of ident.benchmark.sim"),  # type: ignore[arg-type]
         (lambda: ForMetricLearning(InfoNCE(Dot()))(points(2, 2), torch.tensor([0, 0]), ref_emb=points(2, 2)), "both"),
         (lambda: ForMetricLearning(InfoNCE(Dot()))(points(2, 2), torch.tensor([0, 0]), indices_tuple=(1,)), "miners"),
     ],
@@ -249,6 +263,19 @@ PAIR = points(4, 2)
 def test_the_impossible_is_refused(call: Callable[[], Any], says: str) -> None:
     with pytest.raises(Impossible, match=says):
         call()
+
+
+@pytest.mark.parametrize(
+    ("name", "similarity"),
+    [("vmf", Dot()), ("normal", Distance(2.0)), ("laplace", Distance(1.0)), ("gennorm(3)", Distance(3.0))],
+)
+def test_a_similarity_may_be_named_as_in_the_tables(name: str, similarity: Similarity) -> None:
+    anchor, positive = points(6, 3), points(6, 3, seed=1)
+    for function in losses.LOSSES.values():
+        named = function(anchor, positive, similarity=name)
+        assert torch.equal(named, function(anchor, positive, similarity=similarity))
+        assert torch.equal(named, InfoNCE(name, function=function)(anchor, positive))
+    assert ForCEBRA(name).similarity == similarity
 
 
 def test_names_of_models() -> None:

@@ -7,6 +7,7 @@ import math
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import spearmanr
@@ -131,6 +132,8 @@ def fixed(n: int, seed: int) -> tuple[Float64s, Float64s]:
         (np.zeros((5, 2)), np.zeros((5, 2)), "5 samples"),
         (np.zeros((10, 2)), np.full((10, 2), math.nan), "finite"),
         (np.zeros((10, 3)), np.zeros((10, 2)), "2 recovered latents for 3"),
+        (np.zeros((10, 1)), torch.zeros(10, 1, requires_grad=True), "recovered: cannot be read as an array .*detach"),
+        ([["a"]] * 10, np.zeros((10, 1)), "latents: cannot be read as an array of numbers"),
     ],
 )
 def test_the_impossible_is_refused(true: Float64s, recovered: Float64s, says: str) -> None:

@@ -20,10 +20,11 @@ import torch
 from scipy import stats
 from torch.utils.data import DataLoader
 
-from ident.benchmark import matching, neighbours
+from ident.benchmark import matching, neighbours, pairs
 from ident.benchmark.distributions import parse
 from ident.benchmark.neighbours import Neighbours, exact_index
 from ident.benchmark.pairs import PairDataset, Sampler, batches, joined, open_sampler, save
+from ident.benchmark.positives import Drawn
 from ident.benchmark.seeds import stream
 from ident.benchmark.spaces import Box
 from ident.cli.pairs import KINDS
@@ -31,6 +32,7 @@ from ident.render import latents
 from ident.render.dataset import Dataset
 from ident.render.errors import Impossible
 from tests.conftest import Run
+from tests.render.engines import RECIPE
 from tests.render.test_dataset import paint
 
 RAW = latents.sample(seed=0, split="train", start=0, n=2000)
@@ -94,6 +96,50 @@ def test_a_batch_has_what_a_trainer_needs() -> None:
     assert shapes["anchor"] == shapes["positive"] == shapes["distance"] == (8,)
     assert shapes["wished"] == shapes["anchor_latents"] == shapes["positive_latents"] == (8, 10)
     assert batch["wished"].dtype == torch.float32
+
+
+def test_a_loader_has_images(data: Path) -> None:
+    stored = Dataset(data)
+    batches = list(pairs.loader(stored, "normal(0.3)", batch_size=8, seed=0, batches=3))
+    assert len(batches) == 3
+    for batch in batches:
+        for which in ("anchor", "positive"):
+            images = batch[f"{which}_images"]
+            assert (images.shape, images.dtype) == ((8, 3, 16, 16), torch.float32)
+            expected = stored.images(batch[which].numpy()).transpose(0, 3, 1, 2)
+            assert np.array_equal((255 * images).round().numpy(), expected)
+    again = pairs.loader(stored, "normal(0.3)", batch_size=8, seed=0, batches=3, workers=2)
+    for one, two in zip(batches, again, strict=True):
+        assert all(torch.equal(one[name], two[name]) for name in one)
+    other = next(iter(pairs.loader(stored, "normal(0.3)", batch_size=8, seed=1)))
+    assert not torch.equal(other["anchor"], batches[0]["anchor"])
+    drawn = open_sampler(stored, "normal(0.3)", space="box", seed=0)
+    assert torch.equal(next(iter(pairs.loader(stored, drawn, batch_size=8)))["anchor"], batches[0]["anchor"])
+
+
+def test_a_loader_has_the_positives_that_were_rendered(tmp_path: Path) -> None:
+    paint(tmp_path, replace(RECIPE, positives=Drawn("normal(0.3)", 0)), n=20)
+    stored = Dataset(tmp_path)
+    batch = next(iter(pairs.loader(stored, "normal(0.3)", batch_size=8, seed=0)))
+    expected = stored.positives(batch["anchor"].numpy()).transpose(0, 3, 1, 2)
+    assert np.array_equal((255 * batch["positive_images"]).round().numpy(), expected)
+    assert not torch.equal(batch["positive_images"], batch["anchor_images"])
+
+
+def test_what_is_no_loader_of_pairs(data: Path) -> None:
+    stored = Dataset(data)
+    with pytest.raises(Impossible, match=r"sampler Dataset, batch_size Sampler: give a sampler, as open_sampler gives"):
+        PairDataset(stored, sampler())  # type: ignore[arg-type]
+    with pytest.raises(Impossible, match=r"sampler Sampler, batch_size float: give a sampler"):
+        PairDataset(sampler(), 8.0)  # type: ignore[arg-type]
+    with pytest.raises(Impossible, match=r"sampler Dataset, batch_size int"):
+        pairs.loader(stored, stored, batch_size=8)  # type: ignore[arg-type]
+    with pytest.raises(Impossible, match=r"data 'nowhere': give a Dataset"):
+        pairs.loader("nowhere", "normal(0.3)", batch_size=8, seed=0)  # type: ignore[arg-type]
+    with pytest.raises(Impossible, match=r"conditional normal\(0.3\): give a seed"):
+        pairs.loader(stored, "normal(0.3)", batch_size=8)
+    with pytest.raises(Impossible, match=r"seed 1: the sampler has one of its own"):
+        pairs.loader(stored, sampler(), batch_size=8, seed=1)
 
 
 def test_matching_says_how_far_the_realised_conditional_is() -> None:

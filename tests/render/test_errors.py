@@ -1,4 +1,4 @@
-"""The two errors are of Python's own kinds, and what is caught as one of those kinds is not taken for something else."""
+"""The two errors are of Python's own kinds, and what catches those kinds does not take ours for something else."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_an_address_that_is_none_is_no_answer_of_zenodo() -> None:
 
 
 def test_what_a_reader_refuses_is_no_fault_of_the_archive() -> None:
-    with pytest.raises(Impossible, match="^two sets$"), untarring("a.tar"):
+    with pytest.raises(Impossible, match=r"^two sets$"), untarring("a.tar"):
         raise Impossible("two sets")
     with pytest.raises(Failed, match=r"a.tar: not a whole tar archive \(odd\)"), untarring("a.tar"):
         raise ValueError("odd")
