@@ -225,6 +225,12 @@ def typed(text: str) -> Distribution:
     return parse(text, SCALE, own=True)
 
 
+def scale_taken(text: str) -> str:
+    """What to say of a conditional that was typed without its scale; nothing, if it has one."""
+    conditional, wider = typed(text), parse(text, 2 * SCALE, own=True)
+    return f"{text}: no scale is given, taken is {conditional}; {wider} would be twice as wide" * (conditional != wider)
+
+
 def check_own(made: object, text: str) -> None:
     """Refuse what a user's code gave if it is no distribution, or none that can be written and read again."""
     if not isinstance(made, Distribution):

@@ -39,6 +39,14 @@ COMMANDS = {
 }
 
 
+GOES_ON = ("render", "bench", "pull", "push", "import", "export", "show")
+"""Commands that keep what is done when they are stopped."""
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM: what stops for Ctrl-C stops for it, too."""
+
+
 class Commands(click.Group):
     """The commands in the order in which they are used. Each module is imported when its command is."""
 
@@ -84,10 +92,15 @@ def ident(debug: bool) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command line. Exit code 0: done, 2: asked for something impossible, 1: failed on the way."""
+    """Run the command line.
+
+    Exit code 0: done, 2: asked for something impossible, 1: failed on the way, 130 and 143: stopped by Ctrl-C, SIGTERM.
+    """
     fill_standard_streams()
     sys.unraisablehook = interrupt_again
-    signal.signal(signal.SIGTERM, lambda *_: signal.default_int_handler(signal.SIGINT, None))
+    # Read as OpenMP is loaded: threads that wait by spinning take the cores from those that they wait for.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    signal.signal(signal.SIGTERM, terminate)
     given = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in given
     try:
@@ -95,7 +108,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except (Exception, KeyboardInterrupt) as error:
         if debug:
             say(traceback.format_exc(), err=True)
-        code, line = explain(error)
+        name = next((word for word in given if not word.startswith("-")), "")
+        code, line = explain(error, goes_on=name in GOES_ON and "--dry-run" not in given)
         say(line, err=True)
     sys.exit(code if isinstance(code, int) else 0)
 
@@ -103,12 +117,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def interrupt_again(lost: sys.UnraisableHookArgs) -> None:
     """Let Ctrl-C come again where it was lost: Python ignores what is raised while h5py, say, gives an object back."""
     if isinstance(lost.exc_value, KeyboardInterrupt):
-        main_thread = threading.main_thread().ident
-        threading.Timer(
-            0.05, signal.pthread_kill, (main_thread, signal.SIGINT)
-        ).start()  # at once it would be lost here
+        number = signal.SIGTERM if isinstance(lost.exc_value, Terminated) else signal.SIGINT
+        again = threading.Timer(0.05, signal.pthread_kill, (threading.main_thread().ident, number))
+        again.start()  # at once it would be lost here
     else:
         sys.__unraisablehook__(lost)
+
+
+def terminate(*_: object) -> None:
+    """The handler of SIGTERM."""
+    raise Terminated
 
 
 def fill_standard_streams() -> None:
@@ -123,7 +141,7 @@ def fill_standard_streams() -> None:
             setattr(sys, name, open(os.devnull, "r+"))  # noqa: PTH123, SIM115
 
 
-def explain(error: BaseException) -> tuple[int, str]:
+def explain(error: BaseException, *, goes_on: bool) -> tuple[int, str]:
     """The exit code of an error, and one line for the user (the help, if no command was given)."""
     match error:
         case click.exceptions.NoArgsIsHelpError():
@@ -135,7 +153,8 @@ def explain(error: BaseException) -> tuple[int, str]:
         case Failed():
             code, text = 1, str(error)
         case KeyboardInterrupt() | click.Abort():
-            code, text = 1, "stopped; typed again, the same command goes on with what it has kept"
+            code = 143 if isinstance(error, Terminated) or isinstance(error.__cause__, Terminated) else 130
+            text = "stopped" + "; typed again, the same command goes on with what it has kept" * goes_on
         case OSError(filename=name, strerror=reason) if reason:
             code, text = 1, f"{name}: {reason}" if name else reason
         case _:

@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ident.benchmark.suites import data as datasets
+from ident.cli.options import one_place
 from ident.cli.progress import duration, plural, progress
 from ident.cli.terminal import say, say_json, say_table, warn
 from ident.render.errors import Impossible
-from ident.render.storage import LOCK, lock, make_inside
+from ident.render.storage import LOCK, check_folder, lock, make_inside
 
 if TYPE_CHECKING:
     from ident.benchmark.report.tables import Line
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     Train = Callable[..., Iterator[tuple[Run, Result]]]
 
 SUITES = ("table4", "table5", "table1", "table2", "marginals", "aninfonce")
+OF_IMAGES = ("table4", "table5")
 KINDS = ("identity", "supervised", "unsupervised")
 
 EPILOG = """\b
@@ -40,6 +43,7 @@ Examples:
 
 
 @click.command(epilog=EPILOG)
+@click.argument("place", metavar="[DATA]", required=False)
 @click.option(
     "--suite", "suite_name", type=click.Choice(SUITES), default="table4", show_default=True, help="Which table."
 )
@@ -50,7 +54,7 @@ Examples:
     show_default=True,
     help="How large runs are: demo, laptop, paper, or a file of yours.",
 )
-@click.option("--data", metavar="PLACE", help="Images to train on.  [default: data/3dident]")
+@click.option("--data", metavar="PLACE", help="The same as DATA.")
 @click.option("--test-data", metavar="PLACE", help="Images to test on.  [default: data/3dident-test]")
 @click.option("--render", is_flag=True, help="Render the small datasets of the tier first, if they are not there.")
 @click.option("--space", "model_space", metavar="SPACE", help="Only rows whose model lives there, like box.")
@@ -73,6 +77,7 @@ Examples:
 @click.option("--force", is_flag=True, help="Forget what was done, and run again.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")
 def bench(
+    place: str | None,
     suite_name: str,
     tier_name: str,
     data: str | None,
@@ -97,12 +102,17 @@ def bench(
     Each row is trained and scored, and ours stands beside the paper's. Type the same command again to go on after an
     interruption: what is done is not done again. Results are JSON, one file a run; `ident report` makes a page of them.
 
-    Tables 4 and 5 are of images, the others of latents mixed by a network.
+    Tables 4 and 5 are of images, those of DATA, a folder or a URL [default: data/3dident]; the others of latents mixed
+    by a network.
     """
-    from ident.benchmark import processes, report  # here: they take PyTorch, which takes seconds
+    data = one_place(place, data)
+    check_folder(out)
+    if suite_name in OF_IMAGES and not render:
+        datasets.check_all_there(datasets.places(data, test_data))
+
+    from ident.benchmark import distributions, processes, report  # here: they take PyTorch, which takes seconds
     from ident.benchmark.report import tables
     from ident.benchmark.suites import bench as work
-    from ident.benchmark.suites import data as datasets
     from ident.benchmark.suites import results
     from ident.benchmark.suites.rows import load_suite, select, with_loss
     from ident.benchmark.suites.runs import runs_of
@@ -131,15 +141,18 @@ def bench(
     device = work.device_of(device, ray_address)
     found: dict[str, Data] = {}
     if suite.images:
-        places = datasets.places(data, test_data, tier, render=render)
+        places = datasets.places(data, test_data, tier.name if render else "")
         if render and not processes.launched():
             for split, place in places.items():
                 with progress(f"rendering {split}") as done:
                     datasets.render(split, place, tier, ray_address, lambda far: done(far.done, far.total))
-        found = datasets.find(places, tier)
+        found = datasets.find(places)
         if not processes.rank() and (larger := datasets.larger(found["train"], tier)):
             say(larger, err=True)
         runs = [replace(run, data=found) for run in runs]
+        meant = sorted({str(distributions.parse(text, tier.scale)) for text in work.without_scale(runs)})
+        if meant and not processes.rank():
+            say(f"tier {tier.name}: its scale is {tier.scale:g}, rows have {', '.join(meant)}", err=True)
     elif data or test_data or render:
         raise Impossible(f"--suite {suite.name}: has no images; leave out --data, --test-data and --render")
     folder = out / suite.folder / tier.name

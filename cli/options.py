@@ -4,9 +4,17 @@ from __future__ import annotations
 
 import click
 
+from ident.render.errors import Impossible
 from ident.render.settings import check_passes
 
 QUALITY = "How much work an image gets; reference is the paper's, and takes 60 times as long as balanced."
+
+
+def one_place(argument: str | None, option: str | None) -> str | None:
+    """The dataset that was named as DATA or by --data, which both commands that read one for training take."""
+    if argument is not None and option is not None and argument != option:
+        raise Impossible(f"DATA {argument} and --data {option}: give one of them")
+    return argument if option is None else option
 
 
 def parse_passes(_: click.Context, __: click.Parameter, value: str) -> tuple[str, ...]:

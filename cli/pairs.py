@@ -11,10 +11,11 @@ from pathlib import Path
 
 import click
 
+from ident.cli.options import one_place
 from ident.cli.progress import Done, duration, in_bytes, progress
 from ident.cli.terminal import say, say_json, say_table
-from ident.render.dataset import Dataset
-from ident.render.storage import check_room
+from ident.render.dataset import DEFAULT, Dataset, check_there
+from ident.render.storage import check_folder, check_room
 
 KINDS = ("auto", "flat", "ivf", "hnsw")
 
@@ -26,7 +27,8 @@ Examples:
 
 
 @click.command(epilog=EPILOG)
-@click.argument("data", default="data/3dident")
+@click.argument("place", metavar="[DATA]", required=False)
+@click.option("--data", metavar="PLACE", help="The same as DATA.")
 @click.option("--conditional", help="How positives lie around anchors, like laplace or normal(0.1).")
 @click.option(
     "--pairs",
@@ -56,7 +58,8 @@ Examples:
 @click.option("--force", is_flag=True, help="Overwrite other pairs.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")
 def pairs(
-    data: str,
+    place: str | None,
+    data: str | None,
     conditional: str | None,
     kind: str,
     space: str,
@@ -73,16 +76,23 @@ def pairs(
 ) -> None:
     """Draw positive pairs.
 
-    An anchor is an image of DATA, its positive the image whose latents are nearest to a draw of the conditional around
-    it. The report says what that costs: how far the realised conditional is from the wished-for one. The index is
-    kept in the user's cache and used again. A scale that is not given is 0.05.
+    An anchor is an image of DATA [default: data/3dident], its positive the image whose latents are nearest to a draw
+    of the conditional around it. The report says what that costs: how far the realised conditional is from the
+    wished-for one. The index is kept in the user's cache and used again. A scale that is not given is 0.05.
     """
+    data = one_place(place, data) or DEFAULT
+    check_there(data)
+    dataset = Dataset(data)
+    check_folder(out.absolute().parent)
+
     from ident.benchmark import matching  # here: it takes PyTorch, which takes seconds
+    from ident.benchmark.distributions import scale_taken
     from ident.benchmark.pairs import BATCH, SAMPLE_BATCH, Pairs, Sampler, batches, check_target, open_sampler, save
 
-    dataset = Dataset(data)
-    names = None if subset is None else tuple(name.strip() for name in subset.split(","))
     remark = partial(say, err=True)
+    if conditional is not None and (taken := scale_taken(conditional)):
+        remark(taken)
+    names = None if subset is None else tuple(name.strip() for name in subset.split(","))
     sampler = open_sampler(
         dataset,
         conditional,

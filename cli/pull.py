@@ -13,7 +13,7 @@ from ident.cli.terminal import say, say_json
 from ident.render import archives, transfer
 from ident.render.codecs import CODECS
 from ident.render.errors import Impossible
-from ident.render.storage import Storage
+from ident.render.storage import Storage, check_folder
 
 EPILOG = """\b
 Examples:
@@ -78,6 +78,7 @@ def pull(
         if context.get_parameter_source(option) is ParameterSource.COMMANDLINE and not useful:
             raise Impossible(f"--{option} with {source}: {why}; leave it out")
     place = out if out is not None else f"data/{stem(source)}"
+    check_folder(Storage(place).here.absolute().parent)
     if packed:
         made = []
         for suffix, archive in archives.find(source, zenodo).items():

@@ -83,10 +83,15 @@ def render(
         raise Impossible(lacking)
     storage = Storage(out if out is not None else "data/3dident" + (f"-{split}" if split != "train" else ""))
     settings = Settings(size, PRESETS[quality], cluster.gpus_there(ray_address) if gpus is None else gpus)
+    if ray_address is None:
+        cluster.check_gpus(settings.gpus)
     drawn = None
     if positives is not None:
-        from ident.benchmark.positives import Drawn  # here: it takes PyTorch, which takes seconds
+        from ident.benchmark.distributions import scale_taken  # here: they take PyTorch, which takes seconds
+        from ident.benchmark.positives import Drawn
 
+        if taken := scale_taken(positives):
+            say(taken, err=True)
         drawn = Drawn(positives, seed)
     recipe = Recipe(Uniform(seed, split), settings, passes, codec, positives=drawn)
     if shard_size is None:

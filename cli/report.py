@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from ident.cli.terminal import say, say_json, warn
+from ident.render.storage import check_folder
 
 EPILOG = """\b
 Examples:
@@ -28,6 +29,7 @@ def report(results: tuple[Path, ...], out: Path, force: bool, as_json: bool) -> 
     each is compared with the first. The page is one file that needs no network; its pictures, and results.jsonl, one
     line a run, lie beside it.
     """
+    check_folder(out)
     from ident.benchmark.report import page, reading  # here: they take PyTorch, which takes seconds
 
     sources = [reading.read(place, warn) for place in results or (Path("results"),)]

@@ -92,6 +92,8 @@ def cores() -> int:
 
 
 DRIVER = Path("/proc/driver/nvidia/gpus")
+DEVICES = ("proc/driver/nvidia/gpus/*", "dev/nvidia[0-9]*", "dev/dri/renderD*")
+"""Where GPUs of any make show, one each."""
 
 
 def gpus_there(address: str | None) -> int:
@@ -102,6 +104,14 @@ def gpus_there(address: str | None) -> int:
     if shown is None:
         return found
     return min(found, sum(name not in ("", "-1", "NoDevFiles") for name in shown.split(",")))
+
+
+def check_gpus(gpus: int) -> None:
+    """Refuse more GPUs than this machine has devices for, before Ray, which takes long to start, has counted them."""
+    nodes = [sum(1 for _ in Path("/").glob(pattern)) for pattern in DEVICES]
+    if sys.platform == "linux" and not Path("/dev/dxg").exists() and gpus > max(nodes):  # dxg: all GPUs of Windows
+        instead = f"give --gpus {max(nodes)}" + ("" if max(nodes) else " to render on the CPU")
+        raise Impossible(f"--gpus {gpus}: this machine has {max(nodes)}; {instead}, or --ray-address of a cluster")
 
 
 def cores_there(address: str | None) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 import os
 import resource
+import shlex
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
@@ -21,6 +22,9 @@ from ident.render.storage import Storage, cache_folder, check_room, lock, whole
 
 OPEN_SHARDS = min(256, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 4)
 """At once in a process; each takes a file descriptor."""
+
+DEFAULT = "data/3dident"
+"""Where `ident render` and `ident pull` put a dataset; behind it the split, if it is another than train."""
 
 Indices = Sequence[int] | npt.NDArray[np.integer[Any]]
 
@@ -120,6 +124,18 @@ class Dataset:
         for oldest in list(self._open)[:-OPEN_SHARDS]:
             self._open.pop(oldest, None)
         return shard
+
+
+def check_there(place: str, purpose: str = "", *, n: int = 1000, split: str = "train", instead: str = "") -> None:
+    """Refuse a place without a dataset, saying what to type to have one of n images there."""
+    if Storage(place).size(MANIFEST) is not None:
+        return
+    usual, to = DEFAULT + f"-{split}" * (split != "train"), f" --out {shlex.quote(place)}"
+    rendered = f"ident render --n {n}" + f" --split {split}" * (split != "train") + to * (place != usual)
+    pulled = "ident pull 3dident" + to * (place != usual)
+    either = pulled if place == usual or split == "train" else ""
+    typed = " or ".join(filter(None, [rendered, either]))
+    raise Impossible(f"{place}: no dataset{purpose}; type {typed}{instead}")
 
 
 def open_shard(storage: Storage, manifest: Manifest, number: int) -> Shard:

@@ -151,8 +151,20 @@ def make_folder(path: Path, instead: str = "give another --out") -> None:
         raise Impossible(f"{path}: is a file or lies in one, not a folder; {instead}") from error
     except OSError as error:
         raise Impossible(f"{path}: cannot be made ({error.strerror}); {instead}") from error
-    if not os.access(path, os.W_OK | os.X_OK):
-        raise Impossible(f"{path}: you may not write there; {instead}")
+    check_folder(path, instead)
+
+
+def check_folder(path: Path, instead: str = "give another --out") -> None:
+    """Refuse a folder that cannot be made, or in which no file can; it leaves nothing there."""
+    nearest = next(place for place in (path, *path.absolute().parents) if os.path.lexists(place))
+    try:
+        with tempfile.TemporaryFile(dir=nearest, prefix=PART):  # the system's permissions promise root more than it can
+            pass
+    except NotADirectoryError as error:
+        raise Impossible(f"{path}: is a file or lies in one, not a folder; {instead}") from error
+    except OSError as error:
+        cannot = "nothing can be written there" if nearest == path else "cannot be made"
+        raise Impossible(f"{path}: {cannot} ({error.strerror}); {instead}") from error
 
 
 def make_inside(folder: Path, *names: str, instead: str = "give another --out") -> Path:

@@ -18,10 +18,10 @@ from typing import Any, NoReturn
 import numpy as np
 import torch
 
-from ident.benchmark import processes
+from ident.benchmark import distributions, processes
 from ident.benchmark.suites.images import Images
 from ident.benchmark.suites.results import FORMAT, NEIGHBOURS, RECOVERED, RESULT, Result, recipe_of, result_of
-from ident.benchmark.suites.rows import Suite
+from ident.benchmark.suites.rows import AUGMENTATIONS, Suite
 from ident.benchmark.suites.runs import Run
 from ident.benchmark.suites.synthetic import Synthetic
 from ident.benchmark.suites.task import RowTask
@@ -42,8 +42,29 @@ Tell = Callable[[Run, int, dict[str, float]], object]
 """Is told of a run how many steps are done, and the last loss and scores."""
 
 
+ALONE = 2048
+"""Mixed latents in a batch up to which one thread trains: threads gain little there, and wait for each other."""
+
+
+@contextmanager
+def threads_for(run: Run) -> Iterator[None]:
+    """Let PyTorch use as many threads as suit a run. With one, the result is the same on any number of cores."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1 if not run.data and run.training.batch_size <= ALONE else before)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
 def perform(run: Run, folder: Path, device: str, tell: Callable[[int, dict[str, float]], object]) -> Result:
     """Do a run, from its checkpoint if there is one, and write its result."""
+    with threads_for(run):
+        return performed(run, folder, device, tell)
+
+
+def performed(run: Run, folder: Path, device: str, tell: Callable[[int, dict[str, float]], object]) -> Result:
+    """The same with the threads that there are."""
     place = storage.make_inside(folder, run.name)
     task, progress = task_of(run, device), Progress()
     if run.kind != "identity" and any(True for _ in task.model.parameters()):
@@ -129,6 +150,12 @@ def machine(device: str) -> dict[str, Any]:
         "name": name,
         "threads": torch.get_num_threads(),
     }
+
+
+def without_scale(runs: Sequence[Run]) -> set[str]:
+    """The conditionals of runs that give no scale, and get the tier's."""
+    texts = {run.row.conditional for run in runs if run.kind == "unsupervised"} - {AUGMENTATIONS}
+    return {text for text in texts if distributions.parse(text, 1.0) != distributions.parse(text, 2.0)}
 
 
 def devices() -> tuple[str, ...]:

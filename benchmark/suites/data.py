@@ -6,17 +6,21 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import sha256
+from typing import TYPE_CHECKING
 
-from ident.benchmark.suites.tiers import Tier
 from ident.render import cluster, plan, stage
-from ident.render.dataset import Dataset
+from ident.render.dataset import DEFAULT, Dataset, check_there
 from ident.render.errors import Impossible
-from ident.render.manifest import MANIFEST, Recipe, Uniform
+from ident.render.manifest import Recipe, Uniform
 from ident.render.settings import PRESETS, Settings
 from ident.render.storage import Storage
 
-PLACES = {"train": "data/3dident", "test": "data/3dident-test"}
-"""Where `ident render` and `ident pull` put them."""
+if TYPE_CHECKING:
+    from ident.benchmark.suites.tiers import Tier  # which takes PyTorch, and that seconds
+
+PLACES = {"train": DEFAULT, "test": f"{DEFAULT}-test"}
+COUNTS = {"train": 30_000, "test": 2000}
+"""Images that the laptop's tier is meant for."""
 
 
 @dataclass(frozen=True)
@@ -28,22 +32,25 @@ class Data:
     size: int
 
 
-def places(train: str | None, test: str | None, tier: Tier, *, render: bool) -> dict[str, str]:
-    """Where the datasets lie, or shall: those that `--render` makes have the tier's name."""
-    behind = f"-{tier.name}" if render else ""
+def places(train: str | None, test: str | None, tier: str = "") -> dict[str, str]:
+    """Where the datasets lie, or shall: those that `--render` makes have the name of a tier."""
+    behind = f"-{tier}" if tier else ""
     usual = {split: place.replace("3dident", f"3dident{behind}", 1) for split, place in PLACES.items()}
     return {"train": train or usual["train"], "test": test or usual["test"]}
 
 
-def find(places: Mapping[str, str], tier: Tier) -> dict[str, Data]:
+def check_all_there(places: Mapping[str, str]) -> None:
+    """Refuse places of which one has no dataset, saying what to type."""
+    for split, place in places.items():
+        instead = f"; or give another {'--data' if split == 'train' else '--test-data'}, or --render for small ones"
+        check_there(place, f" to {split} on", n=COUNTS[split], split=split, instead=instead)
+
+
+def find(places: Mapping[str, str]) -> dict[str, Data]:
     """The datasets that are there; where one is not, what to type is said."""
+    check_all_there(places)
     found, sources = dict[str, Data](), dict[str, Mapping[str, object]]()
     for split, place in places.items():
-        if Storage(place).size(MANIFEST) is None:
-            option = "--data" if split == "train" else "--test-data"
-            says = f"ident render{'' if split == 'train' else ' --split test'} --n N --out {place}"
-            made = f"; or --render, {described(tier)}" if tier.render else ""
-            raise Impossible(f"{place}: no dataset to {split} on; give another {option}, or type {says}{made}")
         data = Dataset(place)
         shards = [data.manifest.shards[number].sha256 for number in range(data.manifest.count)]
         absolute = str(data.storage.folder.absolute()) if data.storage.folder else place
@@ -69,13 +76,6 @@ def larger(data: Data, tier: Tier) -> str:
     times = (data.size / tier.render.size) ** 2
     meant = f"tier {tier.name} is meant for {tier.render.size} x {tier.render.size}, and --render makes them"
     return f"{data.place}: images of {data.size} x {data.size}, a step takes {times:.0f} times as long; {meant}"
-
-
-def described(tier: Tier) -> str:
-    """What `--render` makes."""
-    assert tier.render is not None
-    made = tier.render
-    return f"which makes {made.train} and {made.test} images of {made.size} x {made.size}"
 
 
 def render(split: str, place: str, tier: Tier, address: str | None, tell: stage.Tell) -> None:

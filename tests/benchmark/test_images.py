@@ -69,7 +69,7 @@ def painted(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Data]:
     folder = tmp_path_factory.mktemp("painted")
     for split in ("train", "test"):
         paint(folder / split, replace(RECIPE, source=Uniform(0, split), shard_size=16), n=48)
-    return data.find({split: str(folder / split) for split in ("train", "test")}, QUICK)
+    return data.find({split: str(folder / split) for split in ("train", "test")})
 
 
 def run_of(painted: dict[str, Data], number: int = 1, tier: tiers.Tier = QUICK, **changes: Any) -> Run:
@@ -343,18 +343,17 @@ def test_a_batch_that_does_not_divide_is_refused(monkeypatch: pytest.MonkeyPatch
 
 def test_datasets_that_do_not_fit(painted: dict[str, Data], tmp_path: Path) -> None:
     places = {split: it.place for split, it in painted.items()}
-    with pytest.raises(
-        Impossible, match="nowhere: no dataset to test on; give another --test-data, or type ident render"
-    ):
-        data.find(places | {"test": "nowhere"}, QUICK)
+    typed = "ident render --n 2000 --split test --out nowhere; or give another --test-data"
+    with pytest.raises(Impossible, match=f"nowhere: no dataset to test on; type {typed}"):
+        data.find(places | {"test": "nowhere"})
     with pytest.raises(Impossible, match="has images that are trained on"):
-        data.find(places | {"test": places["train"]}, QUICK)
+        data.find(places | {"test": places["train"]})
     paint(tmp_path / "more", replace(RECIPE, source=Uniform(0, "train"), shard_size=16), n=16)
     with pytest.raises(Impossible, match="more: has images that are trained on"):
-        data.find(places | {"test": str(tmp_path / "more")}, QUICK)
+        data.find(places | {"test": str(tmp_path / "more")})
     paint(tmp_path / "large", replace(RECIPE, settings=replace(RECIPE.settings, size=32)), n=16)
     with pytest.raises(Impossible, match="images of 16 pixels to train on, of 32 to test on"):
-        data.find(places | {"test": str(tmp_path / "large")}, QUICK)
+        data.find(places | {"test": str(tmp_path / "large")})
     much = replace(QUICK, unsupervised=replace(STEPS, batch_size=49))
     with pytest.raises(Impossible, match="48 images, a batch has 49"):
         Images(run_of(painted, tier=much), "cpu")
@@ -389,7 +388,7 @@ def test_losses_that_cannot_be_had() -> None:
 
 def test_a_shard_that_is_damaged_on_the_way(painted: dict[str, Data], tmp_path: Path) -> None:
     paint(tmp_path / "data", replace(RECIPE, shard_size=1), n=150)
-    found = data.find({"train": str(tmp_path / "data"), "test": painted["test"].place}, QUICK)
+    found = data.find({"train": str(tmp_path / "data"), "test": painted["test"].place})
     run = run_of(found, 1, replace(TINY, unsupervised=replace(STEPS, steps=200, batch_size=2, looks=4)))
     sampler = Images(run, "cpu").sampler
     assert sampler is not None

@@ -316,11 +316,22 @@ def test_the_command(ident: Run, data: Path, tmp_path: Path) -> None:
     assert ident("pairs", "nowhere", "--conditional", "laplace").returncode == 2
 
 
+def test_a_scale_that_is_taken_is_said(ident: Run, data: Path) -> None:
+    said = "laplace: no scale is given, taken is laplace(0.05); laplace(0.1) would be twice as wide"
+    done = ident("pairs", "--data", data, "--conditional", "laplace", "--n", 10)
+    assert (done.returncode, done.stderr.splitlines()[0]) == (0, said)
+    assert "scale" not in ident("pairs", data, "--conditional", "laplace(0.05)", "--n", 10).stderr
+    done = ident("render", "--positives", "gennorm(3)", "--n", 0)
+    assert "gennorm(3): no scale is given, taken is gennorm(3, 0.05); gennorm(3, 0.1) would" in done.stderr
+    both = ident("pairs", data, "--data", "other", "--conditional", "laplace")
+    assert (both.returncode, both.stderr) == (2, f"ident: DATA {data} and --data other: give one of them\n")
+
+
 def test_a_dataset_of_one_image(ident: Run, tmp_path: Path) -> None:
     paint(tmp_path / "one", n=1)
     done = ident("pairs", "one", "--conditional", "laplace")
-    assert (done.returncode, done.stderr) == (
-        2, "ident: 1 latents: a positive that is not its anchor takes two or more\n",
+    assert (done.returncode, done.stderr.splitlines()[-1]) == (
+        2, "ident: 1 latents: a positive that is not its anchor takes two or more",
     )  # fmt: skip
 
 

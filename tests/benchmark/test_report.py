@@ -60,7 +60,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("made")
     for split, place in (("train", "train"), ("test", "test")):
         paint(folder / place, replace(RECIPE, source=Uniform(0, split)), 40)
-    found = data.find({split: str(folder / split) for split in ("train", "test")}, QUICK[True])
+    found = data.find({split: str(folder / split) for split in ("train", "test")})
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(synthetic, "MEASURED", 500)
         for name, number, kind, seed in RUNS:

@@ -111,6 +111,27 @@ unsupervised = { steps = 200, batch_size = 64, learning_rate = 1e-3, optimizer =
 """
 
 
+def test_mixed_latents_come_out_alike_on_any_number_of_cores(ident: Run, tmp_path: Path) -> None:
+    """One thread trains them; and those that wait elsewhere sleep, which OpenMP says of itself as it is loaded."""
+    (tmp_path / "tiny.toml").write_text(TIER.replace("200", "20").replace("batch_size = 64", "batch_size = 512"))
+    arguments = ("bench", "--suite", "table2", "--row", "1", "--kind", "unsupervised", "--tier", "tiny.toml")
+    results = []
+    for cores in ("1", "2"):
+        more = {"OMP_NUM_THREADS": cores, "OMP_DISPLAY_ENV": "true"}
+        done = ident(*arguments, "--out", cores, "--device", "cpu", env=os.environ | more)
+        assert done.returncode == 0, done.stderr
+        assert "OMP_WAIT_POLICY = 'PASSIVE'" in done.stderr
+        results.append(json.loads(next((tmp_path / cores).rglob("result.json")).read_text()))
+    assert results[0]["history"] == results[1]["history"]
+    assert [result["machine"]["threads"] for result in results] == [1, 1]
+
+
+def test_who_sets_how_threads_wait_is_heard(ident: Run) -> None:
+    more = {"OMP_WAIT_POLICY": "ACTIVE", "OMP_DISPLAY_ENV": "true"}
+    done = ident("bench", "--suite", "table2", "--device", "cuda:7", env=os.environ | more)
+    assert "OMP_WAIT_POLICY = 'ACTIVE'" in done.stderr
+
+
 @pytest.mark.slow
 def test_killed_and_typed_again_it_goes_on_to_the_same_end(ident: Run, tmp_path: Path) -> None:
     (tmp_path / "tiny.toml").write_text(TIER.replace("200", "1000"))
@@ -137,7 +158,7 @@ def test_killed_and_typed_again_it_goes_on_to_the_same_end(ident: Run, tmp_path:
     assert "somebody works there" in busy.stderr
     child.send_signal(signal.SIGINT)
     _, errors = child.communicate(timeout=60)
-    assert child.returncode == 1, errors
+    assert child.returncode == 130, errors
     assert "the same command goes on with what it has kept" in errors
     assert (place / "checkpoint.pt").exists()
     again = ident(*arguments, "--out", "out")
@@ -229,6 +250,16 @@ def test_killed_and_typed_again_a_run_of_images_has_the_same_curve(
     assert len(one["history"]) == 12
 
 
+def test_the_scale_of_the_tier_is_said(images: tuple[str, ...], ident: Run, tmp_path: Path) -> None:
+    (tmp_path / "tiny.toml").write_text(IMAGES.replace("600", "4").replace("looks = 12", "looks = 1"))
+    assert images[3:5] == ("--data", "train")
+    as_argument = (*images[:3], "train", *images[5:], "--row", "3", "--kind")
+    done = ident(*as_argument, "unsupervised")
+    assert done.returncode == 0, done.stderr
+    assert "tier tiny: its scale is 0.3, rows have laplace(0.3)\n" in done.stderr
+    assert "its scale" not in ident(*as_argument, "identity").stderr
+
+
 def test_a_loss_of_ones_own_gets_its_row(images: tuple[str, ...], ident: Run) -> None:
     done = ident(*images, "--row", "1", "--loss", "mine:loss")
     assert done.returncode == 0, done.stderr
@@ -260,13 +291,17 @@ def test_two_processes_share_each_batch(images: tuple[str, ...], ident: Run, tmp
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["--space", "box"], "data/3dident: no dataset to train on; give another --data, or type ident render --n N"),
-        (["--gpus", "2"], "--gpus 2: PyTorch sees 0 here; give fewer, or none for the CPU"),
-        (["--gpus", "2", "--parallel"], "--gpus shares each batch, --parallel has a run on each GPU"),
+        (["--suite", "table2", "--gpus", "2"], "--gpus 2: PyTorch sees 0 here; give fewer, or none for the CPU"),
+        (
+            ["--suite", "table2", "--gpus", "2", "--parallel"],
+            "--gpus shares each batch, --parallel has a run",
+        ),
         (["--tier", "paper", "--render"], "--render: tier paper has nothing to render"),
-        (["--loss", "nowhere:loss"], "nowhere:loss: cannot be had (No module named 'nowhere')"),
-        (["--encoder", "resnet19"], "encoder 'resnet19': choose from mlp, resnet18"),
+        (["--suite", "table2", "--loss", "nowhere:loss"], "nowhere:loss: cannot be had (No module named 'nowhere')"),
+        (["--suite", "table2", "--encoder", "resnet19"], "encoder 'resnet19': choose from mlp, resnet18"),
         (["--suite", "table2", "--encoder", "resnet18"], "encoder resnet18: table2 is of no images"),
+        (["x", "--data", "y"], "DATA x and --data y: give one of them"),
+        (["--suite", "table2", "x"], "--suite table2: has no images; leave out --data"),
         (["--suite", "table2", "--data", "x"], "--suite table2: has no images; leave out --data"),
         (["--suite", "table2", "--space", "sphere"], "table2 has no row with model-space sphere. Its rows are 1: box"),
         (["--suite", "table2", "--row", "11"], "no row with row 11"),
@@ -278,7 +313,10 @@ def test_two_processes_share_each_batch(images: tuple[str, ...], ident: Run, tmp
         (["--suite", "table2", "--seeds", "0"], "0 is not in the range"),
         (["--suite", "table2", "--parallel", "--ray-address", "localhost:1"], "nobody answers there"),
         (["--suite", "table2", "--out", "/proc/x"], "cannot be made"),
-        (["--loss", "math:hypot", "--kind", "supervised"], "--kind supervised: --loss is of unsupervised runs"),
+        (
+            ["--suite", "table2", "--loss", "math:hypot", "--kind", "supervised"],
+            "--kind supervised: --loss is of",
+        ),
         (["--suite", "table2", "--parallel", "--device", "cuda:1"], "--device cuda:1: --gpus, --parallel"),
         (["--suite", "aninfonce", "--row", "22", "--loss", "math:hypot"], "none of these rows has pairs"),
     ],

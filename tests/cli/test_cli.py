@@ -21,6 +21,7 @@ from ident.cli import ident as command
 from ident.render import latents
 from ident.render.cluster import cycles_gpus
 from tests.conftest import Run
+from tests.render.test_dataset import paint
 
 QUICK = ("--size", 16, "--samples", 1)
 
@@ -88,6 +89,116 @@ def test_shells_complete_in_silence_what_nobody_knows() -> None:
     there = os.environ | {"_IDENT_COMPLETE": "bash_complete", "COMP_WORDS": "ident shwo ", "COMP_CWORD": "2"}
     done = subprocess.run([sys.executable, "-m", "ident.cli"], env=there, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def stopped(folder: Path, number: signal.Signals, command: str, *arguments: str) -> tuple[int, list[str]]:
+    """The exit code and the lines of stderr of a command that gets a signal as soon as its work begins."""
+    once = (
+        f"import importlib, os, sys, time; from ident.cli import main; module = importlib.import_module({command!r})\n"
+        "def work(*_, **__):\n    print('go', flush=True)\n    time.sleep(600)\n"
+        "setattr(module, sys.argv[1], work)\nmain(sys.argv[2:])"
+    )
+    run = subprocess.Popen(
+        [sys.executable, "-c", once, *arguments],
+        cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )  # fmt: skip
+    assert run.stdout is not None
+    assert run.stdout.readline() == "go\n"
+    run.send_signal(number)
+    _, said = run.communicate()
+    return run.returncode, said.splitlines()
+
+
+STOPPED = "ident: stopped"
+GOES_ON = "ident: stopped; typed again, the same command goes on with what it has kept"
+
+
+@pytest.mark.parametrize(
+    ("module", "work", "arguments", "says"),
+    [
+        ("ident.render.stage", "render", ("render", "--n", "8", "--gpus", "0"), GOES_ON),
+        ("ident.render.plan", "estimate", ("render", "--n", "8", "--gpus", "0", "--dry-run"), STOPPED),
+        ("ident.render.verify", "verify", ("--debug", "verify", "nowhere"), STOPPED),
+        ("ident.cli.doctor", "examine", ("doctor",), STOPPED),
+        ("ident.cli.import_", "bring_path", ("import", ".", "--from", "mds", "--out", "d"), GOES_ON),
+        ("ident.render.transfer", "push", ("push", "a", "b"), GOES_ON),
+    ],
+)
+def test_only_what_goes_on_says_so(
+    tmp_path: Path, module: str, work: str, arguments: tuple[str, ...], says: str
+) -> None:
+    for number, code in ((signal.SIGINT, 130), (signal.SIGTERM, 143)):
+        returned, lines = stopped(tmp_path, number, module, work, *arguments)
+        assert (returned, lines[-1]) == (code, says)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (
+            ("render", "--n", "250000", "--gpus", "4"),
+            "--gpus 4: this machine has 0; give --gpus 0 to render on the CPU, or --ray-address of a cluster",
+        ),
+        (
+            ("pairs", "--conditional", "laplace"),
+            "data/3dident: no dataset; type ident render --n 1000 or ident pull 3dident",
+        ),
+        (
+            ("pairs", "my data", "--conditional", "laplace"),
+            "my data: no dataset; type ident render --n 1000 --out 'my data' or ident pull 3dident --out 'my data'",
+        ),
+        (
+            ("bench", "--space", "box"),
+            "data/3dident: no dataset to train on; type ident render --n 30000 or ident pull 3dident;"
+            " or give another --data, or --render for small ones",
+        ),
+    ],
+)
+def test_in_an_empty_folder_it_says_at_once_what_to_type(tmp_path: Path, arguments: tuple[str, ...], says: str) -> None:
+    """At once: before what takes seconds to load is loaded, or started."""
+    if cycles_gpus():
+        pytest.skip("there is a GPU here")
+    code = "import sys; from ident.cli import main\ntry: main(sys.argv[1:])\nfinally: print(*sys.modules)"
+    command = [sys.executable, "-c", code, *arguments]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (2, f"ident: {says}\n")
+    assert not {"torch", "ray", "faiss", "matplotlib", "bpy"} & set(done.stdout.split())
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "out"),
+    [
+        (("show", "--out", "/proc/x.png"), "/proc"),
+        (("show", "--raw-latents", "z.npy", "--out", "/proc/x"), "/proc/x"),
+        (("render", "--gpus", "0", "--out", "/proc/x"), "/proc/x/shards"),
+        (("pairs", "d", "--conditional", "laplace(0.1)", "--out", "/proc/x.h5"), "/proc"),
+        (("bench", "--render", "--out", "/proc/x"), "/proc/x"),
+        (("report", "--out", "/proc/x"), "/proc/x"),
+        (("pull", "3dident", "--out", "/proc/x"), "/proc"),
+        (("push", "d", "/proc/x"), "/proc/x/shards"),
+        (("export", "d", "--to", "mds", "--out", "/proc/x"), "/proc/x"),
+        (("import", "published", "--from", "3dident", "--out", "/proc/x"), "/proc/x/shards"),
+    ],
+)
+@pytest.mark.usefixtures("raw_file")
+def test_where_nothing_can_be_written_no_work_begins(
+    ident: Run, tmp_path: Path, arguments: tuple[str, ...], out: str
+) -> None:
+    """Not even where root may write, by the system's permissions."""
+    if arguments[0] in ("pairs", "push", "export"):
+        paint(tmp_path / "d", n=8)
+    if arguments[0] == "import":
+        (tmp_path / "published" / "images").mkdir(parents=True)
+        np.save(tmp_path / "published" / "raw_latents.npy", latents.sample(seed=0, split="test", start=0, n=1))
+    files = set(tmp_path.rglob("*"))
+    done = ident(*arguments)
+    instead = "DEST" if arguments[0] == "push" else "--out"
+    cannot = "nothing can be written there" if out == "/proc" else "cannot be made"
+    assert done.stderr == f"ident: {out}: {cannot} (No such file or directory); give another {instead}\n"
+    assert (done.returncode, done.stdout) == (2, "")
+    assert set(tmp_path.rglob("*")) == files
 
 
 def test_no_command_shows_help(ident: Run) -> None:
@@ -249,7 +360,7 @@ def test_an_interrupt_keeps_what_is_done(tmp_path: Path) -> None:
         time.sleep(0.05)
     os.killpg(run.pid, signal.SIGINT)
     _, stderr = run.communicate(timeout=60)
-    assert run.returncode == 1
+    assert run.returncode == 130
     assert stderr.splitlines()[-1].startswith("ident: stopped; typed again")
     assert "Traceback" not in stderr
     assert 0 < len(list(tmp_path.glob("d/*.png"))) < 60

@@ -48,7 +48,7 @@ def render(folder: Path) -> dict[str, data.Data]:
     for split, n in COUNTS.items():
         recipe = Recipe(Uniform(0, split), Settings(SIZE, PRESETS["draft"]), shard_size=32)
         stage.render(Plan(Storage(str(folder / split)), recipe, n), address=None, force=False, tell=lambda _: None)
-    return data.find({split: str(folder / split) for split in COUNTS}, tiers.load_tier("laptop", images=True))
+    return data.find({split: str(folder / split) for split in COUNTS})
 
 
 def task_of(found: dict[str, data.Data]) -> Images:
