@@ -33,6 +33,7 @@ SAMPLE, SAMPLE_BATCH = 10_000, 2**40
 RECALL = 0.999
 """Of the search for positives."""
 
+
 @dataclass(frozen=True)
 class Pairs:
     """Pairs (m,): the numbers of anchors and positives, their latents (m, d), what was wished for, how far that was."""

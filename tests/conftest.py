@@ -1,35 +1,91 @@
-"""What the tests share: running the command as a user does, and scenes to render."""
+"""What the tests share: running the command as a user does, ending what was started, and scenes to render."""
 
 from __future__ import annotations
 
 import os
 import secrets
+import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import count
+from multiprocessing import resource_tracker
 from pathlib import Path
+from typing import Any
 
+import hypothesis
 import pytest
 
 from ident.render import latents
 from ident.render.scene import Scene, place
+from tests.processes import HANG, MARK, end, started_by, wait_for
 
 # For those that start Ray in this process: read as ray is imported, see ident.render.cluster.
 os.environ.update(RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER="0", RAY_USAGE_STATS_ENABLED="0", RAY_AUTH_MODE="token")
 os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
 
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # as in the background of a shell; what is started inherits it
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+resource_tracker.ensure_running()  # lives as long as this process, and so belongs to no test
+
+hypothesis.settings.register_profile(
+    "busy", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow], print_blob=True
+)
+hypothesis.settings.load_profile("busy")
+
 Run = Callable[..., subprocess.CompletedProcess[str]]
+Start = Callable[..., subprocess.Popen[str]]
+
+NUMBERS = count()
+
+
+@pytest.fixture(autouse=True)
+def mark() -> Iterator[str]:
+    """The mark of all that a test starts. It fails if any of that stays behind."""
+    own = f"{os.getpid()}-{next(NUMBERS)}"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(MARK, own)
+        yield own
+    try:
+        wait_for(lambda: not started_by(own))
+    except AssertionError:
+        left = started_by(own)
+        end(own)
+        pytest.fail(f"left behind: {left}")
 
 
 @pytest.fixture
 def ident(tmp_path: Path) -> Run:
     """Run `ident ARGUMENTS` in an empty folder."""
 
-    def run(*arguments: object, **options: object) -> subprocess.CompletedProcess[str]:
+    def run(*arguments: object, **options: Any) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "ident.cli", *map(str, arguments)]
-        return subprocess.run(command, cwd=tmp_path, text=True, capture_output=True, check=False, **options)  # type: ignore[call-overload,no-any-return]
+        return subprocess.run(
+            command, cwd=tmp_path, text=True, capture_output=True, check=False, timeout=HANG, **options
+        )
 
     return run
+
+
+@pytest.fixture
+def start(tmp_path: Path, mark: str) -> Iterator[Start]:
+    """Start `python ARGUMENTS` in an empty folder; with the test it ends, and all that it has started."""
+    started = list[subprocess.Popen[str]]()
+
+    def popen(*arguments: object, **options: Any) -> subprocess.Popen[str]:
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        command = [sys.executable, *map(str, arguments)]
+        started.append(subprocess.Popen(command, cwd=tmp_path, text=True, **{**pipes, **options}))
+        return started[-1]
+
+    yield popen
+    end(mark)
+    for process in started:
+        process.wait()
+        for pipe in (process.stdout, process.stderr):
+            if pipe:
+                pipe.close()
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 import ssl
 import threading
@@ -44,13 +45,15 @@ class Moods:
     """Seconds between the single bytes of an answer."""
     pause: float = 0.0
     """Seconds after each piece of an answer."""
+    stops_at: float = math.inf
+    """After so many bytes in all it sends no more, and does not hang up."""
     redirect: bool = False
     url: str = ""
     asked: list[tuple[str, str | None]] = field(default_factory=list)
     conditions: list[str | None] = field(default_factory=list)
     agents: set[str] = field(default_factory=set)
     sent: int = 0
-    chance: random.Random = field(default_factory=lambda: random.Random(0))
+    closed: threading.Event = field(default_factory=threading.Event)
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -95,8 +98,10 @@ class Handler(BaseHTTPRequestHandler):
             self.send_header("Content-Range", f"bytes {begin}-{len(data) - 1}/{len(data)}")
         self.send_header("Content-Length", str(len(body) + (moods.longer if path.suffix == ".h5" else 0)))
         self.end_headers()
-        if moods.chance.random() < moods.cut:
-            body = body[: moods.chance.randrange(len(body) + 1)]
+        # By the file and how often it was asked for, so that it does not matter which of several threads is first.
+        chance = random.Random(f"{path.name} {sum(asked == self.path for asked, _ in moods.asked)}")
+        if chance.random() < moods.cut:
+            body = body[: chance.randrange(len(body) + 1)]
         if moods.breaks:
             body = body[: moods.breaks.pop(0)]
         step = 1 if moods.trickle else 2**16
@@ -108,6 +113,9 @@ class Handler(BaseHTTPRequestHandler):
         self.close_connection = True
         with suppress(OSError):
             for piece in pieces:
+                if moods.sent >= moods.stops_at:
+                    moods.closed.wait()
+                    break
                 self.wfile.write(piece)
                 moods.sent += len(piece)
                 time.sleep(moods.trickle or moods.pause)
@@ -134,6 +142,7 @@ def serving(folder: Path, encryption: ssl.SSLContext | None = None) -> Iterator[
     try:
         yield moods
     finally:
+        moods.closed.set()
         server.shutdown()
         thread.join()
         server.server_close()
@@ -155,6 +164,7 @@ def as_s3(server: HTTPServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]
     try:
         yield
     finally:
+        S3FileSystem.clear_instance_cache()
         server.shutdown()
         thread.join()
         server.server_close()

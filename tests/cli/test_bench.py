@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from io import BytesIO
@@ -21,7 +20,8 @@ from ident.benchmark.suites.rows import SUITES as ROW_SUITES
 from ident.benchmark.train import DIGEST
 from ident.cli.bench import KINDS, SUITES
 from ident.render.manifest import Uniform
-from tests.conftest import Run
+from tests.conftest import Run, Start
+from tests.processes import HANG, state, wait_for
 from tests.render.engines import RECIPE
 from tests.render.test_dataset import paint
 
@@ -132,32 +132,41 @@ def test_who_sets_how_threads_wait_is_heard(ident: Run) -> None:
     assert "OMP_WAIT_POLICY = 'ACTIVE'" in done.stderr
 
 
+SIGNALLED = """
+import os, signal, sys
+from itertools import count
+from ident.benchmark import train
+from ident.cli import main
+
+step, steps = train.step, count(1)
+
+def counted(*arguments):
+    if next(steps) == {step}:
+        os.kill(os.getpid(), signal.{signal})
+    return step(*arguments)
+
+train.step = counted
+train.train.__kwdefaults__["seconds_between"] = {seconds}
+main(sys.argv[1:])
+"""
+"""The command, which a signal reaches as a step begins, and which writes a checkpoint every so many seconds."""
+
+
 @pytest.mark.slow
-def test_killed_and_typed_again_it_goes_on_to_the_same_end(ident: Run, tmp_path: Path) -> None:
+def test_killed_and_typed_again_it_goes_on_to_the_same_end(ident: Run, start: Start, tmp_path: Path) -> None:
     (tmp_path / "tiny.toml").write_text(TIER.replace("200", "1000"))
     arguments = ["bench", "--suite", "table1", "--row", "2", "--kind", "unsupervised", "--tier", "tiny.toml"]
     alone = ident(*arguments, "--out", "alone")
     assert alone.returncode == 0, alone.stderr
     place = tmp_path / "out" / "table1" / "tiny" / "row02-unsupervised-seed0"
-    child = subprocess.Popen(
-        [sys.executable, "-m", "ident.cli", *arguments, "--out", "out"],
-        cwd=tmp_path,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert child.stderr is not None
-    while not (place / "tensorboard").exists():
-        assert child.poll() is None
-        time.sleep(0.01)
-    time.sleep(5)
-    child.send_signal(signal.SIGSTOP)  # it may be through before the other has started
+    child = start("-c", SIGNALLED.format(step=400, signal="SIGSTOP", seconds=30), *arguments, "--out", "out")
+    wait_for(lambda: state(child.pid) == "T")
     busy = ident(*arguments, "--out", "out")
+    child.send_signal(signal.SIGINT)
     child.send_signal(signal.SIGCONT)
     assert busy.returncode == 2
     assert "somebody works there" in busy.stderr
-    child.send_signal(signal.SIGINT)
-    _, errors = child.communicate(timeout=60)
+    _, errors = child.communicate(timeout=HANG)
     assert child.returncode == 130, errors
     assert "the same command goes on with what it has kept" in errors
     assert (place / "checkpoint.pt").exists()
@@ -217,28 +226,19 @@ def images(tmp_path: Path) -> tuple[str, ...]:
 
 
 def test_killed_and_typed_again_a_run_of_images_has_the_same_curve(
-    images: tuple[str, ...], ident: Run, tmp_path: Path
+    images: tuple[str, ...], ident: Run, start: Start, tmp_path: Path
 ) -> None:
     row = (*images, "--row", "1", "--out")
     alone = ident(*row, "alone")
     assert alone.returncode == 0, alone.stderr
     name = "row01-mine.encoder-unsupervised-seed0"
-    often = (
-        "import sys; from ident.benchmark import train; train.train.__kwdefaults__['seconds_between'] = 0.2;"
-        "from ident.cli import main; main(sys.argv[1:])"
-    )
-    child = subprocess.Popen(
-        [sys.executable, "-c", often, *row, "out"], cwd=tmp_path, stderr=subprocess.PIPE, text=True
-    )
+    child = start("-c", SIGNALLED.format(step=130, signal="SIGKILL", seconds=0), *row, "out")
+    _, errors = child.communicate(timeout=HANG)
+    assert child.returncode == -signal.SIGKILL, errors
     checkpoint = tmp_path / "out" / "table4" / "tiny" / name / "checkpoint.pt"
-    while not checkpoint.exists():
-        assert child.poll() is None
-        time.sleep(0.01)
-    child.kill()
-    child.communicate()
     assert not checkpoint.with_name("result.json").exists()
     progress = torch.load(BytesIO(checkpoint.read_bytes()[DIGEST:]), weights_only=True)["progress"]
-    assert 0 < progress["step"] < 600
+    assert progress["step"] == 129
     again = ident(*row, "out")
     assert again.returncode == 0, again.stderr
     one, two = (
@@ -276,7 +276,7 @@ def test_two_processes_share_each_batch(images: tuple[str, ...], ident: Run, tmp
     (tmp_path / "tiny.toml").write_text(IMAGES.replace("600", "60"))
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
     command = [*torchrun, "-m", "ident.cli", *images, "--row", "1", "--out", "two"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=HANG)
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("Table 4") == 1
     alone = ident(*images, "--row", "1", "--out", "one")

@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from importlib.metadata import version
 from pathlib import Path
 
@@ -20,7 +19,8 @@ from ident.cli import doctor as doctoring
 from ident.cli import ident as command
 from ident.render import latents
 from ident.render.cluster import cycles_gpus
-from tests.conftest import Run
+from tests.conftest import Run, Start
+from tests.processes import HANG, wait_for
 from tests.render.test_dataset import paint
 
 QUICK = ("--size", 16, "--samples", 1)
@@ -347,21 +347,15 @@ def test_doctor(ident: Run) -> None:
     assert max(map(len, table.stdout.splitlines())) <= 80
 
 
-def test_an_interrupt_keeps_what_is_done(tmp_path: Path) -> None:
-    np.save(tmp_path / "z.npy", latents.sample(seed=0, split="test", start=0, n=60))
+def test_an_interrupt_keeps_what_is_done(tmp_path: Path, start: Start) -> None:
+    np.save(tmp_path / "z.npy", latents.sample(seed=0, split="test", start=0, n=2000))
     arguments = ["show", "--raw-latents", "z.npy", "--out", "d", "--size", "64", "--samples", "64"]
-    run = subprocess.Popen(
-        [sys.executable, "-m", "ident.cli", *arguments],
-        cwd=tmp_path, stderr=subprocess.PIPE, text=True, start_new_session=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a background shell ignores it
-    )  # fmt: skip
-    until = time.monotonic() + 60
-    while not list(tmp_path.glob("d/*.png")) and time.monotonic() < until:
-        time.sleep(0.05)
+    run = start("-m", "ident.cli", *arguments, start_new_session=True)
+    wait_for(lambda: list(tmp_path.glob("d/*.png")))
     os.killpg(run.pid, signal.SIGINT)
-    _, stderr = run.communicate(timeout=60)
+    _, stderr = run.communicate(timeout=HANG)
     assert run.returncode == 130
     assert stderr.splitlines()[-1].startswith("ident: stopped; typed again")
     assert "Traceback" not in stderr
-    assert 0 < len(list(tmp_path.glob("d/*.png"))) < 60
+    assert 0 < len(list(tmp_path.glob("d/*.png"))) < 2000
     assert not list(tmp_path.glob("d/.*"))

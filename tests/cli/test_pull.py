@@ -5,10 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import signal
-import subprocess
-import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,7 +16,8 @@ from ident.render.layouts import LAYOUTS
 from ident.render.manifest import Manifest
 from ident.render.storage import Storage
 from ident.render.transfer import AT_ONCE
-from tests.conftest import Run
+from tests.conftest import Run, Start
+from tests.processes import wait_for
 from tests.render.engines import RECIPE
 from tests.render.test_dataset import WANTED, N, paint
 from tests.render.test_importing import FILES, RAW, tar
@@ -59,20 +56,17 @@ def size_of(path: Path) -> int:
         return 0
 
 
-def test_killed_at_half_and_continued(painted: Path, ident: Run, tmp_path: Path) -> None:
+def test_killed_at_half_and_continued(painted: Path, ident: Run, start: Start, tmp_path: Path) -> None:
     manifest = Manifest.read(Storage(str(painted / "d")))
     largest = max(record.bytes for record in manifest.shards.values())
     with serving(painted) as moods:
-        moods.pause = 0.05  # seconds after each 64 kB
-        command = [sys.executable, "-m", "ident.cli", "pull", f"{moods.url}/d", "--out", str(tmp_path / "d")]
-        going = subprocess.Popen(command, stderr=subprocess.DEVNULL)
-        while sum(map(size_of, (tmp_path / "d").rglob("*.*"))) < manifest.disk // 2:
-            assert going.poll() is None
-            time.sleep(0.01)
-        going.send_signal(signal.SIGKILL)
+        moods.stops_at = manifest.disk * 3 // 4
+        going = start("-m", "ident.cli", "pull", f"{moods.url}/d", "--out", "d")
+        wait_for(lambda: sum(map(size_of, (tmp_path / "d").rglob("*.*"))) >= manifest.disk // 2)
+        assert going.poll() is None
+        going.kill()
         going.wait()
-        time.sleep(0.5)
-        moods.pause, moods.sent = 0.0, 0
+    with serving(painted) as moods:
         assert ident("pull", f"{moods.url}/d", "--out", tmp_path / "d").returncode == 0
         # A shard is one piece here: what was on its way to each of the threads may not be in a file yet.
         assert moods.sent <= manifest.disk / 2 + AT_ONCE * largest < manifest.disk

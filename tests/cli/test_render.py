@@ -11,7 +11,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from functools import partial
@@ -28,7 +27,8 @@ from werkzeug.serving import make_server
 from ident.render import latents
 from ident.render.cluster import cycles_gpus
 from ident.render.dataset import Dataset
-from tests.conftest import Run
+from tests.conftest import Run, Start
+from tests.processes import HANG, below, gone, running, wait_for
 from tests.servers import as_s3
 
 SMALL = ("--size", 16, "--quality", "draft", "--shard-size", 8, "--gpus", 0)
@@ -44,7 +44,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Twenty images by Blender."""
     folder = tmp_path_factory.mktemp("rendered") / "d"
     command = [sys.executable, "-m", "ident.cli", "render", "--n", 20, "--out", folder, "--json", *SMALL]
-    done = subprocess.run([*map(str, command)], capture_output=True, text=True, check=False)
+    done = subprocess.run([*map(str, command)], capture_output=True, text=True, check=False, timeout=HANG)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["images"] == 20
     assert "rendering: 20/20" in done.stderr
@@ -84,7 +84,7 @@ def test_a_dry_run_says_what_it_would_take_and_leaves_nothing(ident: Run, tmp_pa
     done = ident("render", "--n", 20, "--dry-run", "--json", *SMALL)
     found = json.loads(done.stdout)
     assert (found["missing"], found["shards"], found["free"] > 0) == (20, 3, True)
-    assert 0 < found["seconds"] < 60
+    assert found["seconds"] > 0
     assert 2_000 < found["bytes"] < 40_000
     assert list(tmp_path.iterdir()) == []
 
@@ -119,13 +119,11 @@ def test_a_dry_run_says_what_it_would_take_and_leaves_nothing(ident: Run, tmp_pa
 def test_what_cannot_be(ident: Run, arguments: tuple[object, ...], said: str) -> None:
     if "Cycles" in said and cycles_gpus():
         pytest.skip("there is a GPU here")
-    start = time.monotonic()
     done = ident("render", *arguments)
     assert done.returncode == 2
     assert re.search(said, done.stderr), done.stderr
     assert done.stderr.count("\n") == 1
     assert done.stdout == ""
-    assert time.monotonic() - start < 30
 
 
 def test_another_dataset_is_there(data: Path, ident: Run) -> None:
@@ -194,70 +192,50 @@ def test_images_that_were_not_rendered_as_the_dataset_says(data: Path, ident: Ru
     assert "unknown: 'seed'" in done.stderr
 
 
-def running() -> list[tuple[int, int, str]]:
-    """All processes: numbers, their parents' numbers, and what was typed."""
-    rows = list[tuple[int, int, str]]()
-    for folder in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError):  # it has ended meanwhile
-            parent = (folder / "status").read_text().partition("PPid:")[2].split()[0]
-            rows.append((int(folder.name), int(parent), (folder / "cmdline").read_text(errors="replace")))
-    return sorted(rows)
-
-
 def processes_of(driver: int) -> dict[str, list[int]]:
     """The processes below a driver, by what they are; but for Ray's agents, which take a minute to notice."""
-    rows = running()
-    below, found = {driver}, dict[str, list[int]]()
-    for _ in range(4):
-        below |= {pid for pid, parent, _ in rows if parent in below}
+    rows, found = running(), dict[str, list[int]]()
+    family = below({driver})
     for pid, _, arguments in rows:
         for kind in ("raylet/raylet", "ray::Worker", "gcs_server"):
-            if pid in below and kind in arguments:
+            if pid in family and kind in arguments:
                 found.setdefault(kind, []).append(pid)
     return found
 
 
-def start(folder: Path, *arguments: object) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "ident.cli", "render", "--out", folder, *arguments]
-    return subprocess.Popen(
-        [*map(str, command)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL) and None,
-    )  # fmt: skip
+def start_render(start: Start, folder: Path, *arguments: object) -> subprocess.Popen[str]:
+    return start("-m", "ident.cli", "render", "--out", folder, *arguments)
 
 
-def wait_for(condition: Callable[[], object], seconds: float = 60) -> None:
-    until = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < until, "waited for too long"
-        time.sleep(0.05)
+def size_of(folder: Path) -> int:
+    """Bytes of a dataset so far, with those of unfinished shards."""
+    size = 0
+    for path in folder.rglob("*.*"):
+        with suppress(FileNotFoundError):  # it may get its name in this moment
+            size += path.stat().st_size
+    return size
 
 
-def gone(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] == "Z"
-    except OSError:
-        return True
-
-
-def all_gone(below: dict[str, list[int]]) -> bool:
-    return all(gone(pid) for pids in below.values() for pid in pids)
+def all_gone(family: dict[str, list[int]]) -> bool:
+    return all(gone(pid) for pids in family.values() for pid in pids)
 
 
 @pytest.mark.slow
-def test_killed_at_random_and_continued_gives_the_same_bytes(tmp_path: Path, ident: Run) -> None:
-    """The driver, a worker, the raylet: each killed with -9 at a random moment of a run of 512 images."""
-    run = ("--n", 512, "--size", 64, "--shard-size", 64, "--gpus", 0)
+def test_killed_at_random_and_continued_gives_the_same_bytes(tmp_path: Path, ident: Run, start: Start) -> None:
+    """The driver, a worker, the raylet: each killed with -9 at a random moment of a run of 256 images."""
+    run = ("--n", 256, "--size", 64, "--shard-size", 32, "--gpus", 0, "--workers", 2)
     for workers in (1, 2):
         assert ident("render", "--out", tmp_path / str(workers), *run, "--workers", workers).returncode == 0
-    killed, chance = tmp_path / "killed", random.Random()
+    killed, chance, whole = tmp_path / "killed", random.Random(), size_of(tmp_path / "1")
     for victim in ("driver", "ray::Worker", "raylet/raylet"):
-        going = start(killed, *run)
-        wait_for(partial(lambda pid: "ray::Worker" in processes_of(pid), going.pid))
-        time.sleep(chance.uniform(0.5, 4))
+        going, kept = start_render(start, killed, *run), size_of(killed)
+        wait_for(lambda pid=going.pid: "ray::Worker" in processes_of(pid))  # type: ignore[misc]
+        moment = kept + chance.uniform(0, 0.25) * whole
+        wait_for(lambda moment=moment: size_of(killed) >= moment)  # type: ignore[misc]
         assert going.poll() is None
-        below = processes_of(going.pid)
-        os.kill(going.pid if victim == "driver" else chance.choice(below[victim]), signal.SIGKILL)
-        said = going.communicate(timeout=120)[1]
+        family = processes_of(going.pid)
+        os.kill(going.pid if victim == "driver" else chance.choice(family[victim]), signal.SIGKILL)
+        said = going.communicate(timeout=HANG)[1]
         if victim == "ray::Worker":  # replaced: the run finishes, and is not to be killed a third time
             assert going.returncode == 0, said
             for shard in random.Random(0).sample(sorted((killed / "shards").iterdir()), 4):
@@ -265,54 +243,54 @@ def test_killed_at_random_and_continued_gives_the_same_bytes(tmp_path: Path, ide
         elif victim == "raylet/raylet":
             assert going.returncode in (0, 1), said  # 0 if all was done before anybody missed it
             assert going.returncode == 0 or "ident: " in said
-        wait_for(partial(all_gone, below))
+        wait_for(partial(all_gone, family))
     assert ident("render", "--out", killed, *run).returncode == 0
     assert sums(killed) == sums(tmp_path / "1") == sums(tmp_path / "2")
-    assert "16 of 16 identical" in ident("verify", killed, "--rerender", 16).stdout
-    assert ident("render", "--out", tmp_path / "1", *run, "--n", 1024).returncode == 0
-    both = Dataset(tmp_path / "1").images(range(512)), Dataset(tmp_path / "2").images(range(512))
+    assert "8 of 8 identical" in ident("verify", killed, "--rerender", 8).stdout
+    assert ident("render", "--out", tmp_path / "1", *run, "--n", 320).returncode == 0
+    both = Dataset(tmp_path / "1").images(range(256)), Dataset(tmp_path / "2").images(range(256))
     assert np.array_equal(*both)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_stops_at_once_and_keeps_what_is_done(tmp_path: Path, number: signal.Signals) -> None:
+def test_a_signal_stops_and_keeps_what_is_done(tmp_path: Path, start: Start, number: signal.Signals) -> None:
     folder = tmp_path / "d"
-    going = start(folder, "--n", 100_000, *SMALL)
+    going = start_render(start, folder, "--n", 100_000, *SMALL)
     wait_for(lambda: list((folder / "shards").glob("*.h5")))
-    below = processes_of(going.pid)
+    family = processes_of(going.pid)
     going.send_signal(number)
-    said = going.communicate(timeout=15)[1]
+    said = going.communicate(timeout=HANG)[1]
     assert going.returncode == 128 + number
     assert said.splitlines()[-1] == "ident: stopped; typed again, the same command goes on with what it has kept"
     assert all(line.startswith(("rendering: ", "ident: ")) or not line for line in said.splitlines()), said
-    wait_for(partial(all_gone, below), 30)
-    assert json.loads((folder / "dataset.json").read_text())["shards"]
+    wait_for(partial(all_gone, family))
+    assert 0 < len(json.loads((folder / "dataset.json").read_text())["shards"]) < 12_500
 
 
-def test_ctrl_c_while_ray_starts_leaves_nobody(tmp_path: Path) -> None:
-    going = start(tmp_path / "d", "--n", 100_000, *SMALL)
+def test_ctrl_c_while_ray_starts_leaves_nobody(tmp_path: Path, start: Start) -> None:
+    going = start_render(start, tmp_path / "d", "--n", 100_000, *SMALL)
     wait_for(lambda: processes_of(going.pid).get("gcs_server"))
     going.send_signal(signal.SIGINT)
-    said = going.communicate(timeout=30)[1]
+    said = going.communicate(timeout=HANG)[1]
     assert going.returncode == 130
     assert said.splitlines()[-1].startswith("ident: stopped")
-    assert not [typed for _, _, typed in running() if "ident" in typed and str(tmp_path) in typed]
+    wait_for(lambda: not [typed for _, _, typed in running() if "ident" in typed and str(tmp_path) in typed])
 
 
 def test_without_stderr(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "ident.cli", "render", "--out", tmp_path / "d", "--n", 4, *SMALL]
     done = subprocess.run(
-        ["sh", "-c", '"$@" 2>&-', "sh", *map(str, command)], capture_output=True, text=True, check=False
+        ["sh", "-c", '"$@" 2>&-', "sh", *map(str, command)], capture_output=True, text=True, check=False, timeout=HANG
     )
     assert done.returncode == 0
     assert len(Dataset(tmp_path / "d")) == 4
 
 
-def test_a_killed_worker_leaves_stdout_alone(tmp_path: Path) -> None:
-    going = start(tmp_path / "d", "--n", 400, *SMALL, "--json")
+def test_a_killed_worker_leaves_stdout_alone(tmp_path: Path, start: Start) -> None:
+    going = start_render(start, tmp_path / "d", "--n", 400, *SMALL, "--workers", 2, "--json")
     wait_for(lambda: list((tmp_path / "d" / "shards").glob("*.h5")))
     os.kill(processes_of(going.pid)["ray::Worker"][0], signal.SIGKILL)
-    out, said = going.communicate(timeout=120)
+    out, said = going.communicate(timeout=HANG)
     assert going.returncode == 0, said
     assert json.loads(out)["images"] == 400
     troubles = [line for line in said.splitlines() if not line.startswith("rendering: ")]

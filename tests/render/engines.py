@@ -89,9 +89,14 @@ def fail() -> None:
     raise ValueError("the paint is out")
 
 
+def memory_group(pid: int) -> Path:
+    """Where the kernel is told how much memory a process may have."""
+    return Path(f"/sys/fs/cgroup/memory/ident-{pid}")
+
+
 def eat_memory() -> None:
     """Take memory until the kernel kills; where no limit may be set, what the kernel would do."""
-    group = Path(f"/sys/fs/cgroup/memory/ident-{os.getpid()}")
+    group = memory_group(os.getpid())
     try:
         group.mkdir()
         (group / "memory.limit_in_bytes").write_text(str(600 * 2**20))
@@ -126,7 +131,8 @@ class Troubled:
             if digest(scene).tobytes() == at:
                 for i in range(self.times):
                     try:
-                        (Path(self.folder) / f"trouble-{i}").touch(exist_ok=False)
+                        with (Path(self.folder) / f"trouble-{i}").open("x") as file:
+                            file.write(str(os.getpid()))
                     except FileExistsError:
                         continue
                     TROUBLES[self.trouble]()

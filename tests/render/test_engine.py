@@ -211,9 +211,8 @@ def test_an_engine_is_one_thread_and_leaves_the_cores_alone() -> None:
 
 
 @pytest.mark.slow
-def test_a_thousand_images_leak_nothing_and_do_not_slow_down() -> None:
+def test_a_thousand_images_leak_nothing() -> None:
     code = """
-import time
 from ident.render import latents
 from ident.render.engine import Engine
 from ident.render.settings import PRESETS, Settings
@@ -223,16 +222,12 @@ def resident() -> int:
     return next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmRSS"))
 
 values = latents.to_scene_values(latents.sample(seed=0, split="train", start=0, n=1000))
-engine, seconds, memory = Engine(Settings(size=64, quality=PRESETS["draft"])), [], []
+engine, memory = Engine(Settings(size=64, quality=PRESETS["draft"])), []
 for value in values:
-    start = time.process_time()
     engine.image(place(value))
-    seconds.append(time.process_time() - start)
     memory.append(resident())
-middle = lambda part: sorted(part)[len(part) // 2]
-print(memory[99], memory[999], middle(seconds[50:300]), middle(seconds[750:]))
+print(memory[99], memory[999])
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    early, late, first, last = map(float, done.stdout.split())
+    early, late = map(float, done.stdout.split())
     assert late < 1.05 * early
-    assert last < 1.1 * first

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
-import sys
-import time
 import zlib
 from pathlib import Path
 
@@ -15,9 +12,12 @@ import pytest
 from PIL import Image
 
 from ident.render import gallery, latents
+from ident.render.cluster import cores
 from ident.render.errors import Impossible
 from ident.render.gallery import Layout
 from ident.render.settings import Settings, plain
+from tests.conftest import Start
+from tests.processes import HANG, started_by, wait_for
 
 QUICK = Settings(size=16, quality=plain(1))
 PASSES = ("mask", "depth", "normal")
@@ -159,48 +159,29 @@ def test_figures_that_are_too_large_or_no_png(tmp_path: Path) -> None:
 
 
 LONG = """
-import sys
+import os, sys
 from pathlib import Path
 from ident.render import gallery, latents
 from ident.render.settings import Settings, plain
 if __name__ == "__main__":
     raw = latents.sample(seed=0, split="test", start=0, n=2)
     settings = Settings(size=512, quality=plain(60000))
-    gallery.save_all(Path(sys.argv[1]), raw, settings, force=False, done=lambda *_: print("go", flush=True))
+    gallery.save_all(Path("out"), raw, settings, force=False, done=lambda *_: None)
+else:  # an engine's process
+    from ident.render.engine import Engine
+    image = Engine.image
+    def noted(self, scene):
+        Path(f"rendering-{os.getpid()}").touch()
+        return image(self, scene)
+    Engine.image = noted
 """
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
-def test_engines_end_with_their_parent_at_once(tmp_path: Path, how: signal.Signals) -> None:
+def test_engines_end_with_their_parent(tmp_path: Path, start: Start, mark: str, how: signal.Signals) -> None:
     (tmp_path / "long.py").write_text(LONG)
-    run = subprocess.Popen(
-        [sys.executable, str(tmp_path / "long.py"), str(tmp_path / "out")],
-        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a background shell ignores it
-    )  # fmt: skip
-    assert run.stdout
-    run.stdout.readline()
-    until = time.monotonic() + 30
-    while len(family(run.pid)) < 3 and time.monotonic() < until:  # parent, engines, resource tracker
-        time.sleep(0.1)
-    time.sleep(4)  # long enough for the engines to be rendering
-    os.kill(run.pid, how)
-    run.stdout.close()
-    assert run.wait(timeout=5) != 0
-    until = time.monotonic() + 5
-    while family(run.pid) and time.monotonic() < until:
-        time.sleep(0.1)
-    assert not family(run.pid)
-
-
-def family(group: int) -> list[int]:
-    """The processes of a group that still run."""
-    found = []
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            words = stat.read_text().rpartition(")")[2].split()
-        except OSError:
-            continue
-        if int(words[2]) == group and words[0] != "Z":
-            found.append(int(stat.parent.name))
-    return found
+    run = start("long.py", stderr=subprocess.DEVNULL)
+    wait_for(lambda: len(list(tmp_path.glob("rendering-*"))) == min(2, cores()))
+    run.send_signal(how)
+    assert run.wait(HANG) != 0
+    wait_for(lambda: not started_by(mark))  # hours before the images would be done

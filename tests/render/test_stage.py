@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import errno
 import logging
+import math
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 import ray
 from ray.cluster_utils import Cluster
@@ -24,23 +27,27 @@ from ident.render.dataset import Dataset
 from ident.render.errors import Failed, Impossible
 from ident.render.manifest import Manifest
 from ident.render.plan import Plan
+from ident.render.scene import Scene
 from ident.render.storage import Storage, lock
-from tests.render.engines import RECIPE, Painter, Slow, Troubled
+from tests.processes import MARK, wait_for
+from tests.render.engines import RECIPE, Painter, Troubled, memory_group
 from tests.render.test_dataset import WANTED, N, paint
 
 
 def start_ray() -> None:
-    """Ray with four cores and four made-up GPUs."""
-    ray.init(
-        "local",
-        num_cpus=4,
-        num_gpus=4,
-        include_dashboard=False,
-        _node_ip_address="127.0.0.1",
-        object_store_memory=80 * 2**20,
-        log_to_driver=False,
-        logging_level=logging.ERROR,
-    )
+    """Ray with four cores and four made-up GPUs, which outlives the test that starts it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv(MARK, raising=False)
+        ray.init(
+            "local",
+            num_cpus=4,
+            num_gpus=4,
+            include_dashboard=False,
+            _node_ip_address="127.0.0.1",
+            object_store_memory=80 * 2**20,
+            log_to_driver=False,
+            logging_level=logging.ERROR,
+        )
 
 
 @pytest.fixture(scope="module")
@@ -89,12 +96,25 @@ def test_the_same_bytes_for_any_number_of_workers(tmp_path: Path, wanted: dict[s
         assert [far.done for far in told] == sorted(far.done for far in told)
 
 
-@pytest.mark.parametrize("trouble", ["die", "hang", "hang_in_c", "freeze", "fail", "eat_memory"])
+@pytest.mark.parametrize("trouble", ["die", "fail", "eat_memory"])
 def test_a_worker_in_trouble_is_replaced(tmp_path: Path, wanted: dict[str, bytes], trouble: str) -> None:
     engine = Troubled(trouble, str(tmp_path), index=11, times=2)
-    run(plan(tmp_path / "d", engine=engine, patience=2.0))
+    run(plan(tmp_path / "d", engine=engine))
     assert content(tmp_path / "d") == wanted
-    assert len(list(tmp_path.glob("trouble-*"))) == 2
+    troubles = list(tmp_path.glob("trouble-*"))
+    assert len(troubles) == 2
+    with suppress(FileNotFoundError):
+        for path in troubles:
+            memory_group(int(path.read_text())).rmdir()
+
+
+@pytest.mark.parametrize("trouble", ["hang", "hang_in_c", "freeze"])
+def test_a_worker_that_hangs_is_replaced(tmp_path: Path, wanted: dict[str, bytes], trouble: str) -> None:
+    engine = Troubled(trouble, str(tmp_path), index=11, times=1)
+    # Others may be silent for as long on a busy machine: to replace them takes time, and loses nothing.
+    run(plan(tmp_path / "d", engine=engine, patience=4.0, max_failures=100))
+    assert content(tmp_path / "d") == wanted
+    assert len(list(tmp_path.glob("trouble-*"))) == 1
 
 
 @pytest.mark.parametrize("trouble", ["die", "fail"])
@@ -118,6 +138,7 @@ def test_what_went_wrong_first_is_said(tmp_path: Path, monkeypatch: pytest.Monke
         write(self, name, data)
 
     monkeypatch.setattr(Storage, "write", away)
+    monkeypatch.setattr(stage, "SECONDS_BETWEEN_MANIFESTS", math.inf)  # one at the start, one as it fails
     engine = Troubled("fail", str(tmp_path), index=11, times=3)
     with pytest.raises(Failed, match="image 11 failed 3 times"):
         run(plan(tmp_path / "d", workers=1, engine=engine))
@@ -295,9 +316,7 @@ class Devices:
     def __call__(self, settings: Any) -> Painter:
         assert settings.gpus == 1
         (Path(self.folder) / f"gpu-{os.environ['CUDA_VISIBLE_DEVICES']}").touch()
-        until = time.monotonic() + 30
-        while len(list(Path(self.folder).glob("gpu-*"))) < 4 and time.monotonic() < until:
-            time.sleep(0.05)
+        wait_for(lambda: len(list(Path(self.folder).glob("gpu-*"))) == 4)
         return Painter(settings)
 
 
@@ -328,17 +347,38 @@ def test_a_cluster_that_loses_a_node(tmp_path: Path, wanted: dict[str, bytes], t
     nodes = list[Any](three_nodes.worker_nodes)
 
     def kill_a_node(far: stage.Progress) -> None:
-        if far.workers == 3 and far.done >= 4 and len(nodes) == 2:
+        if far.workers == 3 and len(list(tmp_path.glob("image-*"))) == 6 and len(nodes) == 2:
             three_nodes.remove_node(nodes.pop(), allow_graceful=False)
+            (tmp_path / "lost").touch()
 
-    made = plan(tmp_path / "d", workers=None, engine=Slow(0.5))
+    made = plan(tmp_path / "d", workers=None, engine=Held(str(tmp_path)))
     stage.render(made, address=three_nodes.address, tell=kill_a_node)
     assert len(nodes) == 1
     assert content(tmp_path / "d") == wanted
 
 
-def test_a_cluster_that_is_not_there(tmp_path: Path) -> None:
-    start = time.monotonic()
+class Held:
+    """Makes painters that paint two images each, and go on once a node is lost."""
+
+    def __init__(self, folder: str) -> None:
+        self.folder = Path(folder)
+
+    def __call__(self, settings: Any) -> Painter:
+        held = Painter(settings)
+        paint, numbers = held.image, count()
+
+        def image(scene: Scene) -> npt.NDArray[np.uint8]:
+            if (number := next(numbers)) < 2:
+                (self.folder / f"image-{os.getpid()}-{number}").touch()
+            else:
+                wait_for((self.folder / "lost").exists)
+            return paint(scene)
+
+        held.image = image  # type: ignore[method-assign]
+        return held
+
+
+def test_a_cluster_that_is_not_there() -> None:
     for address, said in (
         ("127.0.0.1:9", "nobody answers there"),
         ("ray://127.0.0.1:10001", "give HOST:PORT"),
@@ -347,21 +387,30 @@ def test_a_cluster_that_is_not_there(tmp_path: Path) -> None:
     ):
         with pytest.raises(Impossible, match=f"--ray-address {address}: {said}"), cluster(address, cores=1, gpus=0):
             pass
-    assert time.monotonic() - start < 30
-    del tmp_path
 
 
 LISTENERS = """
+import os
+from contextlib import suppress
+from pathlib import Path
+from tests.processes import below
 from ident.render.cluster import cluster
 
 def listeners():
     rows = [line.split() for name in ("tcp", "tcp6") for line in open(f"/proc/net/{name}").readlines()[1:]]
-    return {row[1] for row in rows if row[3] == "0A"}
+    return {f"socket:[{row[9]}]": row[1] for row in rows if row[3] == "0A"}
 
-before = listeners()
+def sockets():
+    for pid in below({os.getpid()}):
+        with suppress(OSError):
+            for link in Path(f"/proc/{pid}/fd").iterdir():
+                with suppress(OSError):
+                    yield os.readlink(link)
+
 with cluster(None, cores=2, gpus=0) as ray:
     ray.get(ray.remote(lambda: 1).remote())
-    print(*(listeners() - before))
+    there = listeners()
+    print(*{there[socket] for socket in sockets() if socket in there})
 """
 
 

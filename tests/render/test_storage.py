@@ -13,6 +13,7 @@ import pytest
 from ident.render import storage
 from ident.render.errors import Failed, Impossible
 from ident.render.storage import Storage
+from tests.processes import HANG
 from tests.servers import as_s3
 
 
@@ -60,7 +61,7 @@ def test_a_lock_says_who_holds_it_and_ends_with_its_process(tmp_path: Path) -> N
     got = spawn.Event()
     holder = spawn.Process(target=hold, args=(path, got))
     holder.start()
-    assert got.wait(60)
+    assert got.wait(HANG)
     holder.join()
     with storage.lock(path, "busy"):
         pass

@@ -5,12 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import chain, repeat
 from pathlib import Path
-from threading import Timer
+from threading import Thread
 from typing import Any
 
 import numpy as np
@@ -22,6 +21,7 @@ from ident.render.errors import Failed, Impossible
 from ident.render.manifest import Manifest
 from ident.render.storage import Storage
 from ident.render.verify import verify
+from tests.processes import wait_for
 from tests.render.engines import RECIPE
 from tests.render.test_dataset import WANTED, N, paint
 from tests.servers import Moods, serving
@@ -353,11 +353,17 @@ def test_an_interrupt_ends_the_longest_wait(moods: Moods, monkeypatch: pytest.Mo
     count = transfer.Count(1, lambda *_: None)
     moods.statuses = [(503, {"Retry-After": "60"})] * 9
     pieces = Storage(moods.url).stream("d/dataset.json", 0, count.pause)
-    Timer(0.3, count.stop.set).start()
-    start = time.monotonic()
+
+    def stop_when_asked() -> None:
+        wait_for(lambda: moods.asked)
+        count.stop.set()
+
+    stop = Thread(target=stop_when_asked)
+    stop.start()
     with pytest.raises(transfer.Stopped):
         next(pieces)
-    assert time.monotonic() - start < 10
+    stop.join()
+    assert len(moods.asked) == 1
 
 
 def push(source: Path, out: str, *, force: bool = False) -> None:

@@ -72,6 +72,25 @@ def one_thread(cores: int) -> dict[str, Any]:
     }
 
 
+def lasting() -> dict[str, Any]:
+    """What an engine loses over a thousand images: nothing piles up in Blender."""
+    engine, seconds, images = Engine(Settings(size=64, quality=PRESETS["draft"])), list[float](), list[Any]()
+    scene_values = latents.to_scene_values(latents.sample(seed=0, split="speed", start=0, n=1000))
+    for values in scene_values:
+        start = time.process_time()
+        images.append(engine.image(place(values)))
+        seconds.append(time.process_time() - start)
+    again = engine.image(place(scene_values[0]))
+    return {
+        "name": "render.lasting",
+        "ratio": round(float(np.median(seconds[50:300]) / np.median(seconds[750:])), 2),
+        "bar": 0.9,
+        "quality": float(np.array_equal(again, images[0])),
+        "unit": "times as fast after 750 images as at first",
+        "note": "draft at 64 x 64, medians of CPU seconds; quality: whether the first image is the same again",
+    }
+
+
 def measure() -> Iterator[dict[str, Any]]:
     """One ratio a preset; quality is the mean PSNR to the reference images, in dB."""
     cores = len(os.sched_getaffinity(0))
@@ -84,6 +103,7 @@ def measure() -> Iterator[dict[str, Any]]:
             seconds[name] = wall / (cores * SCENES * ROUNDS[name])
             images[name] = [image for _, _, part in done for image in part]
     yield one_thread(cores)
+    yield lasting()
     for name, bar in BARS.items():
         scores = [psnr(a, b) for a, b in zip(images[name], images["reference"], strict=True)]
         yield {
