@@ -5,7 +5,7 @@ PY = $(VENV)/bin/python
 WHAT ?= all
 OUT ?= out
 
-.PHONY: demo test test-all speed types lint format lock setup
+.PHONY: demo test test-all attack speed types lint format lock setup
 .DELETE_ON_ERROR:
 
 demo: setup
@@ -24,6 +24,10 @@ test: setup
 
 test-all: setup
 	$(PY) -m pytest
+
+# Kills, hostile data and hostile servers, for ten minutes: make attack ATTACK="--only links"
+attack: setup
+	$(PY) -m tests.attack $(ATTACK)
 
 speed: setup
 	$(PY) -m tests.speed $(WHAT)
