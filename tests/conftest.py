@@ -16,6 +16,7 @@ from typing import Any
 import hypothesis
 import pytest
 
+from ident.cli import main
 from ident.render import latents
 from ident.render.scene import Scene, place
 from tests.processes import HANG, MARK, end, started_by, wait_for
@@ -64,6 +65,23 @@ def ident(tmp_path: Path) -> Run:
         return subprocess.run(
             command, cwd=tmp_path, text=True, capture_output=True, check=False, timeout=HANG, **options
         )
+
+    return run
+
+
+@pytest.fixture
+def ident_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Run:
+    """The same in this process: for what is refused at once, where to import PyTorch anew takes the most time."""
+
+    def run(*arguments: object) -> subprocess.CompletedProcess[str]:
+        monkeypatch.chdir(tmp_path)
+        handler = signal.getsignal(signal.SIGTERM)
+        try:
+            with pytest.raises(SystemExit) as ended:
+                main([str(argument) for argument in arguments])
+        finally:
+            signal.signal(signal.SIGTERM, handler)
+        return subprocess.CompletedProcess([*map(str, arguments)], int(str(ended.value.code)), *capfd.readouterr())
 
     return run
 

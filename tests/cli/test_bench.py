@@ -321,8 +321,8 @@ def test_two_processes_share_each_batch(images: tuple[str, ...], ident: Run, tmp
         (["--suite", "aninfonce", "--row", "22", "--loss", "math:hypot"], "none of these rows has pairs"),
     ],
 )
-def test_the_impossible_is_refused_in_one_line(ident: Run, arguments: list[str], says: str) -> None:
-    done = ident("bench", *arguments)
+def test_the_impossible_is_refused_in_one_line(ident_here: Run, arguments: list[str], says: str) -> None:
+    done = ident_here("bench", *arguments)
     assert done.returncode == 2, done.stderr
     assert done.stdout == ""
     assert says in done.stderr

@@ -236,10 +236,10 @@ def test_no_command_shows_help(ident: Run) -> None:
     ],
 )
 @pytest.mark.usefixtures("raw_file")
-def test_the_impossible_is_refused_in_one_line(ident: Run, arguments: list[str], says: str) -> None:
+def test_the_impossible_is_refused_in_one_line(ident_here: Run, arguments: list[str], says: str) -> None:
     if "Cycles" in says and cycles_gpus():
         pytest.skip("there is a GPU here")
-    done = ident(*arguments)
+    done = ident_here(*arguments)
     assert done.returncode == 2
     assert done.stdout == ""
     assert says in done.stderr

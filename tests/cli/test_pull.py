@@ -89,8 +89,8 @@ def test_killed_at_half_and_continued(painted: Path, ident: Run, start: Start, t
         (("pull", "./d", "--zenodo", "http://host"), 2, "--zenodo with ./d: only for names and records"),
     ],
 )
-def test_what_cannot_be(ident: Run, arguments: tuple[str, ...], code: int, said: str, tmp_path: Path) -> None:
-    done = ident(*arguments)
+def test_what_cannot_be(ident_here: Run, arguments: tuple[str, ...], code: int, said: str, tmp_path: Path) -> None:
+    done = ident_here(*arguments)
     assert done.returncode == code
     assert said in done.stderr
     assert done.stderr.count("\n") == 1

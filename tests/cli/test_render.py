@@ -116,10 +116,10 @@ def test_a_dry_run_says_what_it_would_take_and_leaves_nothing(ident: Run, tmp_pa
         (("--n", 10**8), "images take about .* GB, and .* GB are free there"),
     ],
 )
-def test_what_cannot_be(ident: Run, arguments: tuple[object, ...], said: str) -> None:
+def test_what_cannot_be(ident_here: Run, arguments: tuple[object, ...], said: str) -> None:
     if "Cycles" in said and cycles_gpus():
         pytest.skip("there is a GPU here")
-    done = ident("render", *arguments)
+    done = ident_here("render", *arguments)
     assert done.returncode == 2
     assert re.search(said, done.stderr), done.stderr
     assert done.stderr.count("\n") == 1
