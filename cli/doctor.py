@@ -7,7 +7,6 @@ import json
 import os
 import platform
 import shutil
-import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -21,6 +20,7 @@ from rich.text import Text
 
 from ident.cli.terminal import say_json, say_table
 from ident.render import cluster
+from ident.render.children import ask
 from ident.render.errors import Failed
 from ident.render.settings import LIBRARIES, RENDERS, lacking
 
@@ -63,7 +63,7 @@ print(json.dumps([engine.version(), [f"{gpu.name} ({gpu.backend})" for gpu in en
 @cache
 def ask_blender() -> tuple[str, list[str]]:
     """Blender's version and the GPUs that Cycles sees, from a process that may crash; it renders an image first."""
-    done = subprocess.run([sys.executable, "-c", ASK_BLENDER], capture_output=True, text=True, check=False)
+    done = ask(ASK_BLENDER)
     if done.returncode:
         said = done.stderr.strip().splitlines()
         raise Failed(said[-1] if said else f"Blender ended with code {done.returncode}")

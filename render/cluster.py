@@ -6,27 +6,30 @@ import os
 import secrets
 import signal
 import socket
-import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
+from ident.render import temporary
+from ident.render.children import ask
 from ident.render.errors import Failed, Impossible
 from ident.render.signals import later
+from ident.render.silence import silent
 
 
 @contextmanager
 def cluster(address: str | None, *, cores: int, gpus: int | None) -> Iterator[Any]:
     """Ray: what runs at the address, or started here with so many cores and GPUs (None: all that Ray finds).
 
-    Started here, it listens on the loopback address alone, and to nobody without its token.
+    Started here, it listens on the loopback address alone, and to nobody without its token; its files go with it.
     """
     # Read as ray is imported: it reports to nobody, and prints nothing of its own on our stdout.
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_DEDUP_LOGS_SKIP_REGEX", ".")
     os.environ.setdefault("RAY_DISABLE_FAILURE_SIGNAL_HANDLER", "1")
+    os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")  # what it cannot write to a full disk goes to stderr
     if address is None:
         # Without it Ray takes 127.0.0.1 for a mistake, and listens to the whole network.
         os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
@@ -39,17 +42,62 @@ def cluster(address: str | None, *, cores: int, gpus: int | None) -> Iterator[An
     if ray.is_initialized():
         yield ray  # whoever started it stops it
         return
-    try:
-        with later(signal.SIGINT, signal.SIGTERM):  # half a start would leave processes behind
-            start(ray, address, cores, gpus)
-        yield ray
-    finally:
-        ray.shutdown()
+    with nullcontext(None) if address is not None else session_folder() as folder:
+        check_disk(folder, Impossible)
+        try:
+            with later(signal.SIGINT, signal.SIGTERM), silent(2):  # half a start would leave processes behind
+                start(ray, address, folder, cores, gpus)
+            yield ray
+        except Failed:
+            check_disk(folder, Failed)
+            raise
+        finally:
+            ray.shutdown()
 
 
-def start(ray: Any, address: str | None, cores: int, gpus: int | None) -> None:
-    """Join a cluster, or start one."""
+ROOM = 20_000_000
+"""Bytes of a disk that Ray's files may take, before it fails in many ways."""
+
+
+def check_disk(folder: Path | None, error: type[Failed | Impossible]) -> None:
+    """Say so if the disk of Ray's files is full, where these are ours."""
+    if folder is None:
+        return
+    disk = os.statvfs(folder)
+    if disk.f_bavail * disk.f_frsize < ROOM or (disk.f_files and not disk.f_favail):
+        free = disk.f_bavail * disk.f_frsize / 1e6
+        raise error(
+            f"{folder.parent}: {free:.0f} MB and {disk.f_favail} files are free there, too few for Ray's, which take "
+            f"{ROOM / 1e6:.0f} MB; free some, or let TMPDIR name another folder"
+        )
+
+
+SOCKET = len("/session_2000-01-01_00-00-00_000000_/sockets/plasma_store")
+LONGEST_SOCKET = 107 if sys.platform == "linux" else 103
+"""Bytes of a Unix socket's path, of which Ray takes so many, and the number of its driver."""
+
+
+def session_folder() -> AbstractContextManager[Path]:
+    """A folder for the files of a Ray that is started here, where its sockets' paths are not too long."""
+    names = ("RAY_TMPDIR", "TMPDIR") if sys.platform == "linux" else ("RAY_TMPDIR",)
+    variable = next((name for name in names if os.environ.get(name)), None)
+    if variable is None:
+        return temporary.folder(Path("/tmp"))
+    parent = os.environ[variable]
+    most = LONGEST_SOCKET - SOCKET - len(str(os.getpid())) - temporary.LENGTH - len("/")
+    if len(os.fsencode(parent)) > most:
+        raise Impossible(
+            f"{variable}={parent}: {len(os.fsencode(parent))} bytes, and Ray's sockets there may have paths of "
+            f"{LONGEST_SOCKET}; shorten it to {most} or fewer, like {variable}=/tmp"
+        )
+    return temporary.folder(Path(parent).absolute())
+
+
+def start(ray: Any, address: str | None, folder: Path | None, cores: int, gpus: int | None) -> None:
+    """Join a cluster, or start one whose files go to a folder."""
     quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR", "configure_logging": False}
+    # Else it lets workers import from the working directory, before all else.
+    quiet["job_config"] = ray.job_config.JobConfig(_client_job=True)
     try:
         if address is not None:
             ray.init(address=address, **quiet)
@@ -60,6 +108,9 @@ def start(ray: Any, address: str | None, cores: int, gpus: int | None) -> None:
                 num_gpus=gpus,
                 include_dashboard=False,
                 _node_ip_address="127.0.0.1",
+                _temp_dir=str(folder),
+                # Nothing here is so large, and for it Ray makes a folder as it ends, which a full disk does not let it.
+                _system_config={"automatic_object_spilling_enabled": False},
                 object_store_memory=80 * 2**20,
                 **quiet,
             )
@@ -127,6 +178,5 @@ def resources(address: str) -> dict[str, int]:
 
 def cycles_gpus() -> int:
     """How many GPUs Cycles sees on this machine, asked in a process of its own."""
-    ask = [sys.executable, "-c", "from ident.render import engine; print(len(engine.gpus()))"]
-    done = subprocess.run(ask, capture_output=True, text=True, check=False)
+    done = ask("from ident.render import engine; print(len(engine.gpus()))")
     return int(done.stdout.split()[-1]) if done.returncode == 0 else 0

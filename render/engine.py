@@ -7,7 +7,6 @@ the linear float pixels are taken from Blender's memory as it ends, so that no f
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import hashlib
 import os
 import sys
@@ -22,33 +21,14 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from ident.render import temporary
 from ident.render.aliases import Float32s, Pixels
+from ident.render.children import environment
 from ident.render.denoise import Denoiser
 from ident.render.errors import Failed, Impossible
 from ident.render.scene import Box, Scene, object_points, pixel_box, spotlight_rim
 from ident.render.settings import SPOT, Exposure, Settings, absent, check_passes
-
-
-@contextlib.contextmanager
-def _silent(*outputs: int) -> Iterator[None]:
-    """Keep Blender's own chatter, which it writes from C, off stdout (1) or stderr (2)."""
-    for stream in (sys.stdout, sys.stderr):
-        if stream is not None:
-            stream.flush()
-    libc, nothing = ctypes.CDLL(None), os.open(os.devnull, os.O_WRONLY)
-    kept = {}
-    for output in outputs:
-        with contextlib.suppress(OSError):  # closed by whoever started us: nothing to keep
-            kept[output] = os.dup(output)
-            os.dup2(nothing, output)
-    try:
-        yield
-    finally:
-        libc.fflush(None)
-        for output, copy in kept.items():
-            os.dup2(copy, output)
-            os.close(copy)
-        os.close(nothing)
+from ident.render.silence import silent
 
 
 @contextlib.contextmanager
@@ -58,14 +38,16 @@ def _manners() -> Iterator[None]:
     It shows this thread a single core, and gives the others back: Blender's thread pool counts the cores once, then
     and there, and its idle threads wait by spinning, so that two engines on two cores would take 1.5 times as long.
     An engine is one thread; more cores are more engines. And Blender's own modules, one of which is called bpy, go
-    to the end of the path: in front they would hide the real one from a process that inherits the path.
+    to the end of the path: in front they would hide the real one from a process that inherits the path. The folder
+    that it makes for temporary files, and leaves behind where it is killed, is removed at once: nothing here uses it.
     """
     path = list(sys.path)
     cores = os.sched_getaffinity(0) if hasattr(os, "sched_setaffinity") else set()
     if cores:
         os.sched_setaffinity(0, {min(cores)})
     try:
-        yield
+        with temporary.folder() as place, environment({"TMPDIR": str(place)}):
+            yield
     finally:
         if cores:
             os.sched_setaffinity(0, cores)
@@ -73,7 +55,7 @@ def _manners() -> Iterator[None]:
 
 
 try:
-    with _manners(), _silent(1, 2):
+    with _manners(), silent(1, 2):
         import bpy
         import cycles
 except ImportError as error:
@@ -146,7 +128,7 @@ def _open(blend: Path) -> None:
         raise Failed(f"the scene file {blend} cannot be read ({error}): reinstall ident") from error
     if digest != wanted:
         raise Failed(f"the scene file {blend} is damaged (sha256 {digest}, not {wanted}): reinstall ident")
-    with _silent(1, 2):
+    with silent(1, 2):
         bpy.ops.wm.open_mainfile(filepath=str(blend), load_ui=False)
 
 
@@ -273,7 +255,7 @@ class Engine:
         render.border_min_y = (self._size - box.bottom + 0.5) / self._size
         render.border_max_y = (self._size - box.top + 0.5) / self._size
         self._taken.clear()
-        with _silent(1):
+        with silent(1):
             try:
                 bpy.ops.render.render()
             except RuntimeError as error:

@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from ident.render import latents
 from ident.render.aliases import Float32s
+from ident.render.children import SAFE_PATH, environment
 from ident.render.cluster import cores
 from ident.render.errors import Failed
 from ident.render.scene import place
@@ -60,13 +61,17 @@ def _end_with_parent() -> None:
 def frames(raw: Float32s, settings: Settings, passes: tuple[str, ...] = ()) -> Iterator[tuple[int, Frame]]:
     """The frames of raw latents (n, 10) with their row numbers, as they are done: an engine a core, or one on GPUs."""
     others = set(multiprocessing.active_children())
-    pool = ProcessPoolExecutor(
-        max_workers=1 if settings.gpus else min(cores(), len(raw)),
-        mp_context=multiprocessing.get_context("spawn"),
-        initializer=_follow_parent,
-    )
+    with environment(SAFE_PATH):  # multiprocessing starts Python by `python -c`
+        pool = ProcessPoolExecutor(
+            max_workers=1 if settings.gpus else min(cores(), len(raw)),
+            mp_context=multiprocessing.get_context("spawn"),
+            initializer=_follow_parent,
+        )
     try:
-        rows: dict[Future[Frame], int] = {pool.submit(_frame, row, settings, passes): i for i, row in enumerate(raw)}
+        with environment(SAFE_PATH):
+            rows: dict[Future[Frame], int] = {
+                pool.submit(_frame, row, settings, passes): i for i, row in enumerate(raw)
+            }
         for done in as_completed(rows):
             yield rows.pop(done), done.result()
     except BrokenProcessPool as error:
