@@ -10,6 +10,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from ident.render import children
 from ident.render.errors import Impossible
 
 
@@ -18,11 +19,14 @@ def is_one(text: str) -> bool:
     return ":" in text
 
 
+def look_here() -> None:
+    """Let Python find modules in the working directory, too: for one that a user has typed there."""
+    children.follow([str(Path.cwd())])
+
+
 def load(text: str) -> Callable[..., Any]:
-    """A function or class, from where Python finds modules or from the working directory."""
+    """A function or class, from where Python finds modules."""
     module, _, name = text.partition(":")
-    if str(Path.cwd()) not in sys.path:
-        sys.path.append(str(Path.cwd()))
     try:
         found = importlib.import_module(module)
         for part in name.split("."):

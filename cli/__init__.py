@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import sys
+
+if sys.argv[:1] == ["-m"] and "ident.cli" in " ".join(sys.orig_argv) and not sys.flags.safe_path:
+    del sys.path[0]  # the working directory, which `python -m ident.cli` would import from before all else
+
 import os
 import signal
-import sys
 import threading
 import traceback
 from collections.abc import Sequence
@@ -15,6 +19,7 @@ from importlib.metadata import version
 import click
 
 from ident.cli.terminal import printable, say
+from ident.render.children import SAFE_PATH
 from ident.render.errors import Failed, Impossible
 
 COMMANDS = {
@@ -98,6 +103,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """
     fill_standard_streams()
     sys.unraisablehook = interrupt_again
+    os.environ.update(SAFE_PATH)
     # Read as OpenMP is loaded: threads that wait by spinning take the cores from those that they wait for.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     signal.signal(signal.SIGTERM, terminate)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ident.benchmark.suites import data as datasets
-from ident.cli.options import one_place
+from ident.cli.options import one_place, own
 from ident.cli.progress import duration, plural, progress
 from ident.cli.terminal import say, say_json, say_table, warn
 from ident.render.errors import Impossible
@@ -64,8 +64,11 @@ Examples:
 @click.option("--model", metavar="MODEL", help="Only rows whose model has this conditional, like normal.")
 @click.option("--row", "numbers", type=int, multiple=True, metavar="N", help="Only this row. May be given again.")
 @click.option("--kind", "kinds", type=click.Choice(KINDS), multiple=True, help="Only this kind of score.")
-@click.option("--loss", metavar="MODULE:NAME", help="A loss of yours in place of the rows'.")
-@click.option("--encoder", metavar="NAME", help="mlp, resnet18, resnet50, resnet101, or MODULE:NAME of yours.")
+@click.option("--loss", metavar="MODULE:NAME", callback=own, help="A loss of yours in place of the rows'.")
+@click.option(
+    "--encoder", metavar="NAME", callback=own, help="mlp, resnet18, resnet50, resnet101, or MODULE:NAME of yours."
+)
+@click.option("--trust", is_flag=True, help="Import the modules of yours that the file of --tier names.")
 @click.option(
     "--seeds", type=click.IntRange(min=1), default=1, show_default=True, help="Runs of each. The papers: 3 or 5."
 )
@@ -87,6 +90,7 @@ def bench(
     kinds: tuple[str, ...],
     loss: str | None,
     encoder: str | None,
+    trust: bool,
     seeds: int,
     device: str,
     gpus: int | None,
@@ -119,12 +123,12 @@ def bench(
     from ident.benchmark.suites.tiers import load_tier
 
     suite = load_suite(suite_name)
-    tier = load_tier(tier_name, images=suite.images)
+    tier = load_tier(tier_name, images=suite.images, encoder=encoder, trust=trust)
     wanted = {name: text for name, text in filters.items() if text is not None}
     rows = select(suite, wanted, numbers)
     chosen = tuple(kind for kind in KINDS if not kinds or kind in kinds)
-    if encoder is not None:
-        tier = replace(tier, encoder=encoder)
+    if trust:
+        plugins.look_here()
     if loss is not None:
         if set(kinds) - {"unsupervised"}:
             raise Impossible(f"--kind {', '.join(kinds)}: --loss is of unsupervised runs; leave out --kind")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from ident.benchmark import plugins
 from ident.render.errors import Impossible
 from ident.render.settings import check_passes
 
@@ -15,6 +16,13 @@ def one_place(argument: str | None, option: str | None) -> str | None:
     if argument is not None and option is not None and argument != option:
         raise Impossible(f"DATA {argument} and --data {option}: give one of them")
     return argument if option is None else option
+
+
+def own(_: click.Context, __: click.Parameter, value: str | None) -> str | None:
+    """What may be module:name of the user's, who has it in the working directory."""
+    if value is not None and plugins.is_one(value):
+        plugins.look_here()
+    return value
 
 
 def parse_passes(_: click.Context, __: click.Parameter, value: str) -> tuple[str, ...]:

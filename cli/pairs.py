@@ -11,7 +11,7 @@ from pathlib import Path
 
 import click
 
-from ident.cli.options import one_place
+from ident.cli.options import one_place, own
 from ident.cli.progress import Done, duration, in_bytes, progress
 from ident.cli.terminal import say, say_json, say_table
 from ident.render.dataset import DEFAULT, Dataset, check_there
@@ -29,7 +29,7 @@ Examples:
 @click.command(epilog=EPILOG)
 @click.argument("place", metavar="[DATA]", required=False)
 @click.option("--data", metavar="PLACE", help="The same as DATA.")
-@click.option("--conditional", help="How positives lie around anchors, like laplace or normal(0.1).")
+@click.option("--conditional", callback=own, help="How positives lie around anchors, like laplace or normal(0.1).")
 @click.option(
     "--pairs",
     "kind",

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import click
 
-from ident.cli.options import QUALITY, parse_passes
+from ident.cli.options import QUALITY, own, parse_passes
 from ident.cli.progress import duration, in_bytes, plural, progress
 from ident.cli.terminal import say, say_json
 from ident.render import cluster, stage
@@ -36,7 +36,9 @@ See also: docs/formats.md, what lies in a dataset; docs/quality.md, what --quali
 @click.option("--size", type=int, default=224, show_default=True, help="Pixels along each side of an image.")
 @click.option("--quality", type=click.Choice(list(PRESETS)), default="balanced", show_default=True, help=QUALITY)
 @click.option("--passes", default="", metavar="P,...", callback=parse_passes, help="Also mask, depth, normal.")
-@click.option("--positives", metavar="CONDITIONAL", help="Render a positive for each image, like laplace(0.1).")
+@click.option(
+    "--positives", metavar="CONDITIONAL", callback=own, help="Render a positive for each image, like laplace(0.1)."
+)
 @click.option(
     "--codec",
     type=click.Choice(list(CODECS)),

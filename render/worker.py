@@ -20,7 +20,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from ident.render import latents, shards
+from ident.render import children, latents, shards
 from ident.render.aliases import Float32s
 from ident.render.errors import Failed, Impossible
 from ident.render.manifest import Recipe, Record, agreed
@@ -67,6 +67,8 @@ class Job:
     engine: Callable[[Settings], Renders] = blender
     renderer: Mapping[str, str] = field(default_factory=lambda: dict(renderer()))
     """What renders where the run was started."""
+    path: tuple[str, ...] = field(default_factory=children.path)
+    """Where modules are found there, like that of a conditional of the user's."""
 
     def key(self, span: Span | None = None) -> bytes:
         """What tells journals of this recipe, and of these rows, from others."""
@@ -92,6 +94,7 @@ class Worker:
     """Renders shards, one after the other."""
 
     def __init__(self, job: Job) -> None:
+        children.follow(job.path)
         self._job = job
         self._engine: Renders | None = None
         self._rendered = 0

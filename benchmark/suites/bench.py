@@ -26,7 +26,7 @@ from ident.benchmark.suites.runs import Run
 from ident.benchmark.suites.synthetic import Synthetic
 from ident.benchmark.suites.task import RowTask
 from ident.benchmark.train import Progress, train
-from ident.render import cluster, storage
+from ident.render import children, cluster, storage
 from ident.render.errors import Failed, Impossible
 
 CHECKPOINT, MODEL, SCALARS = "checkpoint.pt", "model.pt", "tensorboard"
@@ -184,7 +184,7 @@ def check_gpus(gpus: int, suite: Suite, runs: Sequence[Run]) -> None:
 def launch(gpus: int, command: Sequence[str]) -> NoReturn:
     """Become torchrun, which types a command anew in so many processes, a GPU each. What stops this stops them."""
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={gpus}"]
-    os.execv(sys.executable, [*torchrun, *command])
+    os.execve(sys.executable, [*torchrun, *command], os.environ | children.SAFE_PATH)
 
 
 def device_of(asked: str, address: str | None = None) -> str:
@@ -241,7 +241,8 @@ def by_ray(
 
         told = Queue(actor_options={"num_cpus": 0})
         start = ray.remote(num_cpus=1, num_gpus=int(on_gpu), max_retries=3)(remotely)
-        waiting = {start.remote(run, folder.absolute(), "cuda:0" if on_gpu else "cpu", told): run for run in runs}
+        given = folder.absolute(), "cuda:0" if on_gpu else "cpu", told, children.path()
+        waiting = {start.remote(run, *given): run for run in runs}
         named = {run.name: run for run in runs}
         try:
             while waiting:
@@ -269,8 +270,9 @@ def by_ray(
             told.shutdown(force=True)
 
 
-def remotely(run: Run, folder: Path, device: str, told: Any) -> Result:
-    """`perform` in a worker of Ray."""
+def remotely(run: Run, folder: Path, device: str, told: Any, path: tuple[str, ...]) -> Result:
+    """`perform` in a worker of Ray, which finds modules where the driver does."""
+    children.follow(path)
     torch.set_num_threads(1)
     last_told = 0.0
 

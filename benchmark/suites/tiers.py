@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 import tomllib
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -77,8 +77,23 @@ class Tier:
             raise Impossible(f"chunk {self.chunk!r}: give a whole number")
 
 
-def load_tier(name: str, *, images: bool = False) -> Tier:
-    """A tier by its name, for images or for mixed latents; or from a TOML file of one's own."""
+def load_tier(name: str, *, images: bool = False, encoder: str | None = None, trust: bool = False) -> Tier:
+    """A tier by its name, for images or for mixed latents; or from a TOML file of one's own.
+
+    With an encoder in place of its own. The module that a file names is refused, unless one trusts that file.
+    """
+    tier = read_tier(name, images=images)
+    if encoder is not None:
+        return replace(tier, encoder=encoder)
+    if plugins.is_one(tier.encoder) and not trust:
+        raise Impossible(
+            f"{name}: names the module of {tier.encoder}, which would be imported; if you trust it, add --trust"
+        )
+    return tier
+
+
+def read_tier(name: str, *, images: bool) -> Tier:
+    """A tier as it is written."""
     if name.endswith(".toml"):
         stem = Path(name).stem
         if stem in TIERS or not re.fullmatch(r"\w[\w.-]*", stem):

@@ -306,6 +306,17 @@ def test_files_that_are_no_tiers(tmp_path: Path) -> None:
         load_tier(str(tmp_path / "d.toml"))
 
 
+def test_a_module_that_a_tier_names_needs_trust(tmp_path: Path) -> None:
+    file = tmp_path / "t.toml"
+    training = "{ steps = 2, batch_size = 8, learning_rate = 1e-3 }"
+    file.write_text(f'samples = 64\nencoder = "theirs:net"\nsupervised = {training}\nunsupervised = {training}\n')
+    said = f"{file}: names the module of theirs:net, which would be imported; if you trust it, add --trust"
+    with pytest.raises(Impossible, match=re.escape(said)):
+        load_tier(str(file))
+    assert load_tier(str(file), trust=True).encoder == "theirs:net"
+    assert load_tier(str(file), encoder="mlp").encoder == "mlp"
+
+
 def test_a_task_of_ray_waits_for_nobody_who_listens(tmp_path: Path) -> None:
     class Busy:
         def put_nowait(self, item: object) -> None:  # noqa: ARG002
@@ -313,7 +324,7 @@ def test_a_task_of_ray_waits_for_nobody_who_listens(tmp_path: Path) -> None:
 
     with cluster.cluster(None, cores=1, gpus=0) as ray:
         listener = SimpleNamespace(actor=ray.remote(num_cpus=0)(Busy).remote())
-        result = bench.remotely(run_of("table1", 3), tmp_path, "cpu", listener)
+        result = bench.remotely(run_of("table1", 3), tmp_path, "cpu", listener, ())
     assert len(result["history"]) == 2
 
 

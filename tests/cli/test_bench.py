@@ -222,7 +222,7 @@ def images(tmp_path: Path) -> tuple[str, ...]:
         paint(tmp_path / split, replace(RECIPE, source=Uniform(0, split)), n=48)
     (tmp_path / "tiny.toml").write_text(IMAGES)
     (tmp_path / "mine.py").write_text(MINE)
-    return ("bench", "--tier", "tiny.toml", "--data", "train", "--test-data", "test", "--device", "cpu")
+    return ("bench", "--tier", "tiny.toml", "--trust", "--data", "train", "--test-data", "test", "--device", "cpu")
 
 
 def test_killed_and_typed_again_a_run_of_images_has_the_same_curve(
