@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import tempfile
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
@@ -12,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ident.render import latents, shards
+from ident.render import latents, shards, temporary
 from ident.render.aliases import Array, Tell
 from ident.render.cluster import cycles_gpus
 from ident.render.dataset import Dataset, fetch, open_file
@@ -86,9 +85,9 @@ def fault_of(storage: Storage, manifest: Manifest, number: int) -> str | None:
             return (
                 f"{storage.path(file)}: {wrong}; {AGAIN}" if wrong else rows_of(storage.folder / file, manifest, number)
             )
-        with tempfile.TemporaryDirectory() as folder:
-            fetch(storage, manifest, number, Path(folder) / "shard.h5")
-            wrong = rows_of(Path(folder) / "shard.h5", manifest, number)
+        with temporary.folder() as folder:
+            fetch(storage, manifest, number, folder / "shard.h5")
+            wrong = rows_of(folder / "shard.h5", manifest, number)
             return wrong and f"{storage.path(file)}: {wrong}"
     except (Failed, Impossible, OSError, MemoryError) as error:
         return str(error) or f"{storage.path(file)}: {type(error).__name__}"

@@ -184,6 +184,7 @@ def check_gpus(gpus: int, suite: Suite, runs: Sequence[Run]) -> None:
 def launch(gpus: int, command: Sequence[str]) -> NoReturn:
     """Become torchrun, which types a command anew in so many processes, a GPU each. What stops this stops them."""
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={gpus}"]
+    torchrun.append(f"--log-dir={os.devnull}")  # else it leaves a folder
     os.execve(sys.executable, [*torchrun, *command], os.environ | children.SAFE_PATH)
 
 

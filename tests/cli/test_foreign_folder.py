@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from collections.abc import Callable
@@ -32,7 +33,7 @@ MODULES = (
     *("scipy", "setproctitle", "tensorboard", "torch", "urllib3", "webp", "zstandard"),
     *("dataclasses", "encodings", "importlib", "json", "logging", "multiprocessing", "os", "pickle", "random", "runpy"),
     *("select", "selectors", "signal", "site", "sitecustomize", "socket", "struct", "subprocess", "tempfile"),
-    *("threading", "traceback", "typing", "usercustomize"),
+    *("threading", "traceback", "typing", "usercustomize", "theirs"),
 )
 
 HOSTILE = """
@@ -103,9 +104,25 @@ def test_nor_does_the_module_as_a_command(typed: Typed, stranger: Path) -> None:
 LAUNCH = "from ident.benchmark.suites import bench; bench.launch(2, ['-m', 'ident.cli', '--version'])"
 
 
-def test_nor_do_processes_that_share_each_batch(typed: Typed) -> None:
+def test_nor_do_processes_that_share_each_batch_which_leave_nothing(
+    typed: Typed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "temporary"))
     done = typed(sys.executable, "-P", "-c", LAUNCH)
     assert done.stdout.count("ident, version") == 2, done.stderr
+    assert list((tmp_path / "temporary").iterdir()) == []
+
+
+def test_nor_does_a_report_of_results_that_name_modules(typed: Typed, stranger: Path) -> None:
+    assert typed(IDENT, *BENCH, "--kind", "identity").returncode == 0
+    file = next((stranger / "results").glob("*/*/*/result.json"))
+    result = json.loads(file.read_text())
+    recipe = json.loads(result["recipe"]) | {"loss": "theirs:loss", "encoder": "theirs:net", "own": {"theirs:net": ""}}
+    named = result | {"kind": "unsupervised", "own": "theirs.loss, theirs.net", "recipe": json.dumps(recipe)}
+    file.write_text(json.dumps(named))
+    done = typed(IDENT, "report")
+    assert done.returncode == 0, done.stderr
 
 
 OWN = """
