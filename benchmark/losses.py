@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from ident.benchmark import similarities
+from ident.benchmark import fused, similarities
 from ident.benchmark.similarities import Distance, Similarity
 from ident.render.errors import Impossible
 
@@ -42,6 +42,10 @@ class _LogPartition(torch.autograd.Function):
         similarity: Similarity,
         temperature: float,
     ) -> Tensor:
+        if p := fused.power(similarity, anchor, points, more):
+            logs, *gradients = fused.log_partition(anchor, points, more, names, p, temperature)
+            ctx.save_for_backward(*gradients)
+            return logs.mean()
         wanted = any(ctx.needs_input_grad)
         total = anchor.new_zeros(())
         grad_anchor, grad_points, grad_more = map(torch.zeros_like, (anchor, points, more))

@@ -114,7 +114,8 @@ def bench(
     if suite_name in OF_IMAGES and not render:
         datasets.check_all_there(datasets.places(data, test_data))
 
-    from ident.benchmark import distributions, plugins, processes, report  # here: they take PyTorch, which takes seconds
+    # Here, as PyTorch takes seconds.
+    from ident.benchmark import distributions, plugins, processes, report
     from ident.benchmark.report import tables
     from ident.benchmark.suites import bench as work
     from ident.benchmark.suites import results

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from torch.autograd import gradcheck
 from torch.multiprocessing.spawn import spawn
 
-from ident.benchmark import distributions, losses, processes, similarities
+from ident.benchmark import distributions, fused, losses, processes, similarities
 from ident.benchmark.adapters import ForCEBRA, ForMetricLearning
 from ident.benchmark.losses import AnInfoNCE, InfoNCE
 from ident.benchmark.similarities import Distance, Dot, Similarity
@@ -93,6 +93,66 @@ def test_gradients(similarity: Similarity, kind: str) -> None:
     tensors = [points(6, 3, seed=seed).requires_grad_() for seed in range(3)]
     assert gradcheck(loss, tuple(tensors))
     assert gradcheck(lambda anchor, positive: loss(anchor, positive, None), tuple(tensors[:2]))
+
+
+FUSED = [Distance(1.0), Distance(2.0), Distance(3.0), Distance(6.0), Distance(1.0, power=False)]
+FIVE, NINE = torch.tensor([0, 1, 1, 7, 2]), torch.tensor([1, 0, 3, 1, 2, 2, 4, 5, 6])
+
+
+@pytest.mark.parametrize("similarity", FUSED, ids=str)
+@pytest.mark.parametrize("names", [None, 0, 4, (FIVE, NINE)], ids=["none", "0", "4", "tensors"])
+@pytest.mark.parametrize("own", [True, False])
+@pytest.mark.parametrize("block", [1, 20, 2**16])
+def test_fused_kernels_and_blocks_of_tensors_agree(
+    similarity: Similarity, names: losses.Names | None, own: bool, block: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    anchor, others, more = (points(*shape, seed=i).requires_grad_() for i, shape in enumerate([(5, 3), (9, 3), (5,)]))
+    assert fused.power(similarity, anchor)
+    monkeypatch.setattr(fused, "BLOCK", block)
+    both = []
+    for power in (fused.power, lambda *_: None):
+        monkeypatch.setattr(fused, "power", power)
+        loss = losses.log_partition(anchor, others, more if own else None, names, similarity, 0.3)
+        both.append((loss, *torch.autograd.grad(loss, (anchor, others, *([more] if own else [])))))
+    for one, other in zip(*both, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.parametrize("similarity", FUSED, ids=str)
+def test_gradients_of_blocks_of_tensors(similarity: Similarity, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fused, "power", lambda *_: None)
+    anchor, others = points(6, 3).requires_grad_(), points(4, 3, seed=1).requires_grad_()
+    assert gradcheck(lambda a, b: losses.log_partition(a, b, None, None, similarity, 0.7), (anchor, others))
+
+
+def test_who_has_no_fused_kernel() -> None:
+    for similarity in (Dot(), Distance(1.7), Distance(9.0), Distance(2.0, power=False)):
+        assert fused.power(similarity, points(2, 2)) is None
+    assert fused.power(Distance(2.0), points(2, 2), torch.empty(2, 2, device="meta")) is None
+
+
+@pytest.mark.parametrize("p", [1.0, 2.0, 3.0])
+def test_a_fused_loss_has_the_same_bytes_on_any_number_of_threads(p: float) -> None:
+    anchor, threads = points(200, 4, dtype=torch.float32).requires_grad_(), torch.get_num_threads()
+    found = []
+    try:
+        for number in (1, 2, 3, 2, 1):
+            torch.set_num_threads(number)
+            loss = losses.log_partition(anchor, anchor, None, 0, Distance(p), 1.0)
+            found.append((loss.item(), torch.autograd.grad(loss, anchor)[0].numpy().tobytes()))
+    finally:
+        torch.set_num_threads(threads)
+    assert len(set(found)) == 1
+
+
+def test_what_is_not_finite_is_seen_in_the_loss_and_nowhere_else() -> None:
+    broken = points(5, 3)
+    broken[2, 1] = math.nan
+    assert losses.decoupled(broken, points(5, 3), similarity=Distance(3.0)).isnan()
+    names = torch.zeros(5, dtype=torch.int64), torch.zeros(4, dtype=torch.int64)
+    assert losses.log_partition(points(5, 3), points(4, 3), None, names, Distance(3.0), 1.0) < -1e300
+    logs, *_ = fused.log_partition(points(2, 3), points(0, 3), torch.tensor([1.0, 2.0]), None, 3, 1.0)
+    assert logs.tolist() == [1, 2]
 
 
 def test_gradients_of_hard_negatives_and_precisions() -> None:
@@ -217,6 +277,8 @@ def test_the_order_of_pairs_and_the_size_of_blocks_do_not_matter(monkeypatch: py
         one = losses.info_nce(anchor, positive, similarity=similarity)
         assert torch.allclose(one, losses.info_nce(anchor[order], positive[order], similarity=similarity))
         monkeypatch.setattr(losses, "BLOCK", 70)
+        monkeypatch.setattr(fused, "BLOCK", 70)
+        monkeypatch.setattr(fused, "PARTS", 3)
         assert torch.allclose(one, losses.info_nce(anchor, positive, similarity=similarity))
         monkeypatch.undo()
 

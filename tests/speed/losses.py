@@ -1,16 +1,8 @@
-"""A training step of the synthetic suite at the paper's batch, against the plain way: all differences in one tensor.
-
-`python -m tests.speed.losses ours 2` takes some steps one way at p = 2, and prints seconds a step and peak memory.
-"""
+"""A training step of the synthetic suite at the paper's batch, against the plain way: all differences in one tensor."""
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
-import time
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -20,14 +12,15 @@ from ident.benchmark import distributions, encoders, losses
 from ident.benchmark.mixing import mixing
 from ident.benchmark.similarities import Distance
 from ident.benchmark.spaces import Box
+from ident.benchmark.train import keep_memory
+from tests.speed import rounds
+from tests.speed.rounds import Step
 
 BATCH, DIM, SCALE = 6144, 10, 0.05
-STEPS = {"plain": 3, "ours": 10}
-BARS = {1: 12.0, 2: 6.0, 3: 12.0}
+STEPS, ROUNDS = 4, 5
+BARS = {1: 16.0, 2: 6.0, 3: 15.0}
 GIGABYTES, EQUAL = 1.5, 1e-4
 BOX = Box(DIM, 0, 1)
-
-Step = Callable[[torch.Generator], None]
 
 
 def plain_loss(anchor: Tensor, positive: Tensor, p: int) -> Tensor:
@@ -65,10 +58,11 @@ def trained() -> tuple[nn.Module, nn.Module, torch.optim.Optimizer]:
 
 
 def plain(p: int) -> Step:
-    """The plain way."""
+    """A step of the plain way."""
     mixed, encoder, optimizer = trained()
+    generator = torch.Generator().manual_seed(0)
 
-    def step(generator: torch.Generator) -> None:
+    def step() -> None:
         z = BOX.uniform(BATCH, generator=generator)
         positive = rejected(z, p, generator)
         optimizer.zero_grad()
@@ -79,11 +73,12 @@ def plain(p: int) -> Step:
 
 
 def ours(p: int) -> Step:
-    """Exact draws, products in bfloat16, the loss in blocks."""
+    """A step as `ident bench` takes it: exact draws, products in bfloat16, the loss block by block."""
+    keep_memory()
     mixed, encoder, optimizer = trained()
-    conditional = distributions.gennorm(p, SCALE)
+    conditional, generator = distributions.gennorm(p, SCALE), torch.Generator().manual_seed(0)
 
-    def step(generator: torch.Generator) -> None:
+    def step() -> None:
         z = BOX.uniform(BATCH, generator=generator)
         both = torch.cat([z, conditional.draw(BOX, z, generator=generator)])
         optimizer.zero_grad()
@@ -93,28 +88,6 @@ def ours(p: int) -> Step:
         optimizer.step()
 
     return step
-
-
-def take(way: str, p: int) -> dict[str, float]:
-    """Seconds a step and the peak of memory in gigabytes, in this process."""
-    step, generator = {"plain": plain, "ours": ours}[way](p), torch.Generator().manual_seed(0)
-    step(generator)
-    taken = []
-    for _ in range(STEPS[way]):
-        start = time.perf_counter()
-        step(generator)
-        taken.append(time.perf_counter() - start)
-    status = Path("/proc/self/status").read_text()  # getrusage has the parent's peak, too
-    peak = int(next(line for line in status.splitlines() if line.startswith("VmHWM")).split()[1])
-    return {"seconds": sorted(taken)[len(taken) // 2], "gigabytes": peak * 1024 / 1e9}
-
-
-def apart(way: str, p: int) -> dict[str, float]:
-    """The same in a process of its own."""
-    command = [sys.executable, "-m", "tests.speed.losses", way, str(p)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    found: dict[str, float] = json.loads(done.stdout)
-    return found
 
 
 def difference(p: int, batch: int = 2048) -> float:
@@ -133,20 +106,16 @@ def difference(p: int, batch: int = 2048) -> float:
 
 
 def measure() -> Iterator[dict[str, Any]]:
-    """A ratio for each p."""
+    """A ratio of medians for each p."""
     for p, bar in BARS.items():
-        slow, fast = apart("plain", p), apart("ours", p)
-        apart_by = difference(p)
+        cost = rounds.measure({"plain": rounds.Way(plain, (p,), 1), "ours": rounds.Way(ours, (p,), STEPS)}, ROUNDS)
         yield {
             "name": f"losses.p{p}",
-            "ratio": round(slow["seconds"] / fast["seconds"], 1),
+            "ratio": round(cost["plain"].seconds / cost["ours"].seconds, 1),
             "bar": bar,
-            "quality": apart_by,
+            "quality": difference(p),
             "unit": f"times the plain step at batch {BATCH}",
-            "note": f"{fast['seconds']:.2f} s against {slow['seconds']:.2f} s; peak {fast['gigabytes']:.2f} GB "
-            f"(bar {GIGABYTES}) against {slow['gigabytes']:.2f} GB; quality: gradients apart by (bar {EQUAL})",
+            "note": f"{cost['ours'].seconds:.2f} s against {cost['plain'].seconds:.2f} s, medians of {ROUNDS}; "
+            f"peak {cost['ours'].gigabytes:.2f} GB (bar {GIGABYTES}) against {cost['plain'].gigabytes:.2f} GB; "
+            f"quality: gradients apart by (bar {EQUAL})",
         }
-
-
-if __name__ == "__main__":
-    print(json.dumps(take(sys.argv[1], int(sys.argv[2]))))

@@ -7,14 +7,9 @@ are in bfloat16, channels last; the plain loop's are what one would write first.
 from __future__ import annotations
 
 import tempfile
-import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import Iterator
 from dataclasses import replace
-from multiprocessing import get_context
-from multiprocessing.connection import Connection
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import faiss
@@ -34,13 +29,13 @@ from ident.render.manifest import Recipe, Uniform
 from ident.render.plan import Plan
 from ident.render.settings import PRESETS, Settings
 from ident.render.storage import Storage
+from tests.speed import rounds
+from tests.speed.rounds import Step
 
 SIZE, BATCH, STEPS, ROUNDS = 224, 64, 3, 5
 COUNTS = {"train": 256, "test": 16}
 BARS = {"plain": 3.5, "alone": 0.9}
 TRAINING = Training(steps=100, batch_size=BATCH, learning_rate=1e-4, precision="bfloat16")
-
-Step = Callable[[], object]
 
 
 def render(folder: Path) -> dict[str, data.Data]:
@@ -57,8 +52,9 @@ def task_of(found: dict[str, data.Data]) -> Images:
     return Images(runs.Run("table4", rows.load_suite("table4").rows[0], "unsupervised", 0, tier, found), "cpu")
 
 
-def ours(found: dict[str, data.Data], *, alone: bool) -> Step:
+def ours(found: dict[str, data.Data], alone: bool) -> Step:
     """A step as `ident bench` takes it; or on the same images each time, which are there."""
+    keep_memory()
     task = task_of(found)
     loss_of, state, batches = Loss(task), State.of(task.model, TRAINING), task.batches(0)
     there = next(batches)
@@ -114,36 +110,16 @@ def alike(found: dict[str, data.Data]) -> float:
     return float(torch.nn.functional.cosine_similarity(ours, full, dim=0))
 
 
-def serve(way: str, found: dict[str, data.Data], folder: Path, line: Connection) -> None:
-    """Take steps of a way whenever the line says so, and tell how many seconds each took."""
-    if way == "plain":
-        take = plain(found, folder)
-    else:
-        keep_memory()
-        take = ours(found, alone=way == "alone")
-    while line.recv():
-        began = time.perf_counter()
-        for _ in range(STEPS):
-            take()
-        line.send((time.perf_counter() - began) / STEPS)
-
-
 def measure() -> Iterator[dict[str, Any]]:
-    """Images a second, as ratios of medians over rounds in which each way, a process of its own, has its turn."""
-    times: dict[str, list[float]] = {way: [] for way in ("ours", "alone", "plain")}
-    with tempfile.TemporaryDirectory() as name, ExitStack() as stack:
-        folder = Path(name)
-        found, context = render(folder), get_context("spawn")
-        lines = {}
-        for way in times:
-            lines[way], theirs = context.Pipe()
-            context.Process(target=serve, args=(way, found, folder, theirs), daemon=True).start()
-            stack.callback(lines[way].send, False)
-        for _ in range(ROUNDS + 1):  # the first warms up
-            for way, line in lines.items():
-                line.send(True)
-                times[way].append(line.recv())
-        rate = {way: 2 * BATCH / median(taken[1:]) for way, taken in times.items()}
+    """Images a second, as ratios of medians."""
+    with tempfile.TemporaryDirectory() as name:
+        found = render(Path(name))
+        ways = {
+            "ours": rounds.Way(ours, (found, False), STEPS),
+            "alone": rounds.Way(ours, (found, True), STEPS),
+            "plain": rounds.Way(plain, (found, Path(name)), STEPS),
+        }
+        rate = {way: 2 * BATCH / cost.seconds for way, cost in rounds.measure(ways, ROUNDS).items()}
         cosine = alike(found)
     bfloat16 = bool(torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported())
     for way, bar in BARS.items():
