@@ -242,7 +242,7 @@ def optimizers_of(model: nn.Module, training: Training) -> Optimizers:
     for rate in dict.fromkeys(rates.values()):
         others = [it for it in rates if rates[it] == rate and not any(it is matrix for matrix in matrices)]
         if others:
-            made.append((torch.optim.Adam(others), rate * training.learning_rate))
+            made.append((torch.optim.Adam(others, fused=True), rate * training.learning_rate))  # one pass over them
     return made
 
 
