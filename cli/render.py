@@ -84,9 +84,10 @@ def render(
     if lacking := absent():
         raise Impossible(lacking)
     storage = Storage(out if out is not None else "data/3dident" + (f"-{split}" if split != "train" else ""))
-    settings = Settings(size, PRESETS[quality], cluster.gpus_there(ray_address) if gpus is None else gpus)
+    gpus = cluster.gpus_there(ray_address) if gpus is None else gpus
     if ray_address is None:
-        cluster.check_gpus(settings.gpus)
+        cluster.check_gpus(gpus)
+    settings = Settings(size, planning.preset(storage, quality, force=force), gpus)
     drawn = None
     if positives is not None:
         from ident.benchmark.distributions import scale_taken  # here: they take PyTorch, which takes seconds

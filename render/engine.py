@@ -20,14 +20,16 @@ from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
+from scipy.spatial import ConvexHull
 
 from ident.render import temporary
-from ident.render.aliases import Float32s, Pixels
+from ident.render.aliases import Float32s, Float64s, Pixels
 from ident.render.children import environment
 from ident.render.denoise import Denoiser
 from ident.render.errors import Failed, Impossible
-from ident.render.scene import Box, Scene, object_points, pixel_box, spotlight_rim
-from ident.render.settings import SPOT, Exposure, Settings, absent, check_passes
+from ident.render.ground import GRID, Ground
+from ident.render.scene import Box, Scene, object_points, pixel_box, shadow, spotlight_rim, sun_directions
+from ident.render.settings import AREA, SPOT, SUN, Exposure, Settings, absent, check_passes
 from ident.render.silence import silent
 
 
@@ -161,6 +163,21 @@ def to_srgb(linear: Float32s) -> Pixels:
     return np.asarray(np.rint(255 * curved), dtype=np.uint8)
 
 
+Parts = tuple[tuple[Box | None, int], ...]
+"""The boxes of an exposure, and the samples a pixel of each."""
+
+GROUND_SAMPLES = 16
+RENDER = 3500
+"""How many samples take as long as what a render costs beside them."""
+
+
+def _work(parts: Parts) -> int:
+    """What parts cost, in samples."""
+    return sum(
+        RENDER + samples * (box.right - box.left) * (box.bottom - box.top) for box, samples in parts if box and samples
+    )
+
+
 class Engine:
     """Renders scenes by its settings, on one core or on the first GPUs.
 
@@ -185,13 +202,19 @@ class Engine:
         self._scene.cycles.device = "GPU" if settings.gpus else "CPU"
         render = self._scene.render
         render.threads_mode, render.threads = "FIXED", 1
-        render.resolution_x = render.resolution_y = size
 
         vertices = np.array([vertex.co for vertex in self._object.data.vertices], dtype=np.float64)
         self._vertices = vertices * np.array(self._object.scale)
+        self._hull = self._vertices[ConvexHull(self._vertices).vertices]
         camera = self._scene.camera
         to_clip = camera.calc_matrix_camera(bpy.context.evaluated_depsgraph_get(), x=1, y=1)
         self._camera = np.array(to_clip @ camera.matrix_world.inverted())
+        # Where light comes from: from around the z axis of a sun, and from between the corners of an area light.
+        half = self._lights[AREA].data.size / 2
+        corners = np.array([[x, y, 0.0, 1.0] for x in (-half, half) for y in (-half, half)])
+        hulls = {SUN: sun_directions(self._lights[SUN].data.angle / 2), AREA: corners}
+        self._light_hulls = {name: hull @ np.array(self._lights[name].matrix_world).T for name, hull in hulls.items()}
+        self._grounds = self._known_grounds() if self._quality.known_ground else {}
 
     def image(self, scene: Scene) -> Pixels:
         """The image, (H, W, 3) uint8, the same for the same scene whatever was rendered before."""
@@ -225,35 +248,79 @@ class Engine:
 
     def _expose(self, exposure: Exposure, scene: Scene, seed: int) -> Float32s:
         """Linear colour under some of the lights, (H, W, 3): the mean of all samples that a pixel was given."""
-        points = object_points(scene, self._vertices)
-        around_object = pixel_box(points, self._camera, self._size)
-        lit: Box | None = self._whole
-        if exposure.lights == (SPOT,):  # beyond its cone the image is black
-            cone = self._spotlight.data
-            rim = spotlight_rim(scene, cone.spot_size / 2, cone.shadow_soft_size)
-            lit = pixel_box(np.concatenate([points, rim]), self._camera, self._size)
-
+        known = self._quality.known_ground
         colour: Float32s = np.zeros((self._size, self._size, 3), np.float32)
         given: Float32s = np.zeros((self._size, self._size, 1), np.float32)
-        for k, (box, samples) in enumerate(((lit, exposure.samples), (around_object, exposure.object_samples))):
+        for k, (box, samples) in enumerate((self._changed if known else self._lit)(exposure, scene)):
             if box and samples:
                 part = slice(box.top, box.bottom), slice(box.left, box.right)
                 taken = self._render(lights=exposure.lights, samples=samples, seed=seed + k, box=box)
                 colour[part] += samples * taken["Combined"][..., :3]
                 given[part] += samples
-        return np.asarray(colour / np.maximum(given, 1), np.float32)
+        rendered = colour / np.maximum(given, 1)
+        if ground := self._grounds.get(exposure.lights[0]):
+            rendered = np.where(given > 0, rendered, ground.under(scene.ground_color))
+        return np.asarray(rendered, np.float32)
 
-    def _render(self, *, lights: Collection[str], samples: int, seed: int, box: Box) -> dict[str, Float32s]:
-        """One render of Cycles, of a box in the image; its passes by Blender's names."""
-        render, cycles_settings = self._scene.render, self._scene.cycles
+    def _lit(self, exposure: Exposure, scene: Scene) -> Parts:
+        """All that the lights shine on, and the object once more."""
+        points = object_points(scene, self._vertices)
+        lit: Box | None = self._whole
+        if exposure.lights == (SPOT,):  # beyond its cone the image is black
+            lit = self._box(np.concatenate([points, self._rim(scene)]))
+        return (lit, exposure.samples), (self._box(points), exposure.object_samples)
+
+    def _changed(self, exposure: Exposure, scene: Scene) -> Parts:
+        """What the light does not send to the camera from the bare ground: the object, and its shadow or the cone.
+
+        Both in one box, where that takes less time.
+        """
+        points = object_points(scene, self._hull)
+        (light,) = exposure.lights
+        on_ground = self._rim(scene) if light == SPOT else shadow(points, self._light_hulls[light])
+        around_object = self._box(points)
+        if on_ground is None:
+            return (self._whole, exposure.samples), (around_object, exposure.object_samples)
+        apart = (self._box(on_ground), exposure.samples), (around_object, exposure.object_samples)
+        together = ((self._box(np.concatenate([points, on_ground])), max(exposure.samples, exposure.object_samples)),)
+        return min(apart, together, key=_work)
+
+    def _box(self, points: Float64s) -> Box | None:
+        return pixel_box(points, self._camera, self._size)
+
+    def _rim(self, scene: Scene) -> Float64s:
+        cone = self._spotlight.data
+        return spotlight_rim(scene, cone.spot_size / 2, cone.shadow_soft_size)
+
+    def _known_grounds(self) -> dict[str, Ground]:
+        """The bare ground under each light that stands still, from renders of a black and of a white one."""
+        grounds = {}
+        self._object.hide_render = True
+        for light in (SUN, AREA):
+            renders = []
+            for colour in (0.0, 1.0):
+                self._ground.color = (colour, colour, colour, 1.0)
+                box = Box(0, 0, GRID, GRID)
+                taken = self._render(lights=(light,), samples=GROUND_SAMPLES, seed=0, box=box, size=GRID)
+                renders.append(taken["Combined"][..., 0])
+            grounds[light] = Ground(*renders, size=self._size)
+        self._object.hide_render = False
+        return grounds
+
+    def _render(
+        self, *, lights: Collection[str], samples: int, seed: int, box: Box, size: int | None = None
+    ) -> dict[str, Float32s]:
+        """One render of Cycles, of a box in an image of its own size or another; its passes by Blender's names."""
+        render, cycles_settings, size = self._scene.render, self._scene.cycles, size or self._size
+        render.resolution_x = render.resolution_y = size
         for name, light in self._lights.items():
             light.hide_render = name not in lights
         cycles_settings.samples, cycles_settings.seed = samples, seed
         render.use_border = render.use_crop_to_border = True
         # Blender cuts towards zero: half a pixel more lands inside the pixel that is meant. It counts rows upwards.
-        render.border_min_x, render.border_max_x = ((edge + 0.5) / self._size for edge in (box.left, box.right))
-        render.border_min_y = (self._size - box.bottom + 0.5) / self._size
-        render.border_max_y = (self._size - box.top + 0.5) / self._size
+        render.border_min_x, render.border_max_x = ((edge + 0.5) / size for edge in (box.left, box.right))
+        render.border_min_y = (size - box.bottom + 0.5) / size
+        render.border_max_y = (size - box.top + 0.5) / size
         self._taken.clear()
         with silent(1):
             try:

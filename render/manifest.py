@@ -135,6 +135,8 @@ class Recipe:
     def describe(self) -> dict[str, Any]:
         """The recipe as it stands in dataset.json."""
         quality = json.loads(json.dumps(asdict(self.settings.quality)))
+        if not quality["known_ground"]:  # as datasets say it that were made before there was such a thing
+            del quality["known_ground"]
         return {
             "size": self.settings.size,
             "codec": self.codec,
@@ -356,9 +358,13 @@ class Manifest:
             )
             for one in self.render["exposures"]
         )
-        if self.render["device"] not in ("cpu", "gpu") or not isinstance(self.render["denoise"], bool):
-            raise ValueError(f"render.device {self.render['device']!r}, render.denoise {self.render['denoise']!r}")
-        return Settings(self.size, Quality(exposures, self.render["denoise"]), int(self.render["device"] == "gpu"))
+        if self.render["device"] not in ("cpu", "gpu"):
+            raise ValueError(f"render.device {self.render['device']!r}")
+        denoise, known_ground = self.render["denoise"], self.render.get("known_ground", False)
+        if not isinstance(denoise, bool) or not isinstance(known_ground, bool):
+            raise ValueError(f"render.denoise {denoise!r}, render.known_ground {known_ground!r}")
+        quality = Quality(exposures, denoise, known_ground)
+        return Settings(self.size, quality, int(self.render["device"] == "gpu"))
 
 
 def check_names(described: Mapping[str, Any], where: str, names: Iterable[str]) -> None:

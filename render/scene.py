@@ -19,6 +19,7 @@ RISE = 4.4421  # the ground lies this far below the origin; heights above it are
 SPOTLIGHT_RADIUS = 4.0
 SPOTLIGHT_HEIGHT = 6.0
 FILTER_REACH = 2  # pixels
+LEAST_FALL = 0.05  # metres that a line of light falls, or it ends too far away for its shadow to be bounded
 
 
 @dataclass(frozen=True)
@@ -85,9 +86,12 @@ def rotation(angles: Triple) -> Float64s:
 def pixel_box(world: Float64s, camera: Float64s, size: int) -> Box | None:
     """The pixels that points of the world (n, 3) and all between them can touch; None if they are out of the image.
 
-    `camera` (4, 4) takes the world to the clip space of a square image.
+    Where some lie behind the camera, that is the whole image. `camera` (4, 4) takes the world to the clip space of a
+    square image.
     """
     clip = world @ camera[:, :3].T + camera[:, 3]
+    if clip[:, 3].min() <= 0:  # behind the camera: it may be anywhere in the image
+        return Box(0, 0, size, size)
     across, up = (clip[:, :2] / clip[:, 3:]).T
     left, right = size * (across.min() + 1) / 2 - FILTER_REACH, size * (across.max() + 1) / 2 + FILTER_REACH
     top, bottom = size * (1 - up.max()) / 2 - FILTER_REACH, size * (1 - up.min()) / 2 + FILTER_REACH
@@ -117,3 +121,23 @@ def spotlight_rim(scene: Scene, half_angle: float, radius: float) -> Float64s:
     reach = math.tan(half_angle) / math.cos(math.pi / 32)
     rays = axis + reach * (np.cos(turn) * side + np.sin(turn) * np.cross(axis, side))
     return np.asarray(apex + rays * ((-RISE - apex[2]) / rays[:, 2:]))
+
+
+def shadow(points: Float64s, light: Float64s) -> Float64s | None:
+    """Where on the ground lines from a light through points (n, 3) end; None where a point is not below the light.
+
+    The light (m, 4) is a set of points (x, y, z, 1), or of directions to points far away (x, y, z, 0), whose convex
+    hull it is; so the hull of the result, (n * m, 3), is the hull of the shadow.
+    """
+    far = light[:, 3:] * points[:, None] - light[:, :3]  # (n, m, 3), away from the light
+    if (far[..., 2] >= -LEAST_FALL).any():
+        return None
+    reach = (-RISE - points[:, None, 2:]) / far[..., 2:]
+    return np.asarray((points[:, None] + reach * far).reshape(-1, 3))
+
+
+def sun_directions(half_angle: float) -> Float64s:
+    """Directions (8, 4) around all that a sun along the z axis shines from, whose disc has this half angle."""
+    turn = np.linspace(0, 2 * math.pi, 8, endpoint=False)
+    reach = math.tan(half_angle) / math.cos(math.pi / 8)  # so that the octagon holds the circle
+    return np.stack([reach * np.cos(turn), reach * np.sin(turn), np.ones(8), np.zeros(8)], axis=1)

@@ -18,7 +18,10 @@ MOST_SAMPLES = 65536
 
 @dataclass(frozen=True)
 class Exposure:
-    """Some of the lights on: samples a pixel of all that they light, and more in the box around the object."""
+    """Some of the lights on: samples a pixel of all that they light, and more in the box around the object.
+
+    Where the ground is known (see `Quality`): samples a pixel of what changes on the ground, and of the object.
+    """
 
     lights: tuple[str, ...]
     samples: int
@@ -38,10 +41,14 @@ class Quality:
 
     exposures: tuple[Exposure, ...]
     denoise: bool
+    known_ground: bool = False
+    """Whether the ground is rendered only where a light moves over it or the object's shadow falls: see `ground`."""
 
     def __post_init__(self) -> None:
         if not self.exposures:
             raise Impossible("exposures (): give at least one")
+        if self.known_ground and any(len(exposure.lights) > 1 for exposure in self.exposures):
+            raise Impossible("known_ground: give exposures of one light each")
 
 
 def plain(samples: int) -> Quality:
@@ -49,19 +56,31 @@ def plain(samples: int) -> Quality:
     return Quality((Exposure((SUN, AREA, SPOT), samples),), denoise=False)
 
 
-def by_light(sun: tuple[int, int], area: tuple[int, int], spot: tuple[int, int]) -> Quality:
+def by_light(
+    sun: tuple[int, int], area: tuple[int, int], spot: tuple[int, int], *, known_ground: bool = True
+) -> Quality:
     """One light at a time, each with (samples, object_samples), denoised."""
-    return Quality((Exposure((SUN,), *sun), Exposure((AREA,), *area), Exposure((SPOT,), *spot)), denoise=True)
+    exposures = Exposure((SUN,), *sun), Exposure((AREA,), *area), Exposure((SPOT,), *spot)
+    return Quality(exposures, denoise=True, known_ground=known_ground)
 
 
 PRESETS: Mapping[str, Quality] = MappingProxyType(
     {
-        "draft": by_light(sun=(1, 3), area=(1, 0), spot=(1, 3)),
-        "balanced": by_light(sun=(1, 6), area=(1, 3), spot=(2, 8)),
-        "high": by_light(sun=(3, 24), area=(2, 12), spot=(4, 44)),
+        "draft": by_light(sun=(3, 5), area=(1, 1), spot=(1, 5)),
+        "balanced": by_light(sun=(6, 10), area=(1, 4), spot=(2, 11)),
+        "high": by_light(sun=(24, 36), area=(4, 16), spot=(12, 56)),
         "reference": plain(512),
     }
 )
+
+FORMER: Mapping[str, Quality] = MappingProxyType(
+    {
+        "draft": by_light(sun=(1, 3), area=(1, 0), spot=(1, 3), known_ground=False),
+        "balanced": by_light(sun=(1, 6), area=(1, 3), spot=(2, 8), known_ground=False),
+        "high": by_light(sun=(3, 24), area=(2, 12), spot=(4, 44), known_ground=False),
+    }
+)
+"""What the presets were, in datasets that were begun with them."""
 
 SIZES = range(16, 4097)
 PASSES = ("mask", "depth", "normal")

@@ -12,7 +12,7 @@ from ident.render import cluster, plan, stage
 from ident.render.dataset import DEFAULT, Dataset, check_there
 from ident.render.errors import Impossible
 from ident.render.manifest import Recipe, Uniform
-from ident.render.settings import PRESETS, Settings
+from ident.render.settings import Settings
 from ident.render.storage import Storage
 
 if TYPE_CHECKING:
@@ -84,6 +84,6 @@ def render(split: str, place: str, tier: Tier, address: str | None, tell: stage.
         raise Impossible(f"--render: tier {tier.name} has nothing to render; type ident render, or ident pull")
     n = getattr(tier.render, split)
     out = Storage(place)
-    settings = Settings(tier.render.size, PRESETS[tier.render.quality], cluster.gpus_there(address))
+    settings = Settings(tier.render.size, plan.preset(out, tier.render.quality), cluster.gpus_there(address))
     recipe = Recipe(Uniform(0, split), settings, shard_size=plan.shard_size(out, n))
     stage.render(plan.Plan(out, recipe, n, settings.gpus), address=address, force=False, tell=tell)

@@ -112,6 +112,40 @@ def test_nothing_that_the_spotlight_lights_is_left_out() -> None:
     assert np.mean([(box.right - box.left) * (box.bottom - box.top) for box in boxes]) < 0.6 * 64**2
 
 
+@pytest.mark.parametrize("light", [SUN, AREA, SPOT])
+def test_beyond_what_changes_the_bare_ground_is_seen(light: str) -> None:
+    engine, shares = Engine(Settings(size=64, quality=DRAFT)), []
+    raw = np.concatenate([latents.sample(seed=5, split="test", start=0, n=20), np.eye(10), -np.eye(10)])
+    for values in latents.to_scene_values(raw):
+        scene = place(values)
+        engine._place(scene)
+        images = []
+        for engine._object.hide_render in (False, True):
+            taken = engine._render(lights=(light,), samples=8, seed=0, box=engine._whole)["Combined"]
+            images.append(taken[..., :3])
+        changed = np.zeros((64, 64), bool)
+        for box, _ in engine._changed(Exposure((light,), 1, 1), scene):
+            if box:
+                changed[box.top : box.bottom, box.left : box.right] = True
+        engine._object.hide_render = False
+        ground = 0.0 if light == SPOT else engine._grounds[light].under(scene.ground_color)
+        assert np.array_equal(images[0][~changed], images[1][~changed])  # the same samples, to the last bit
+        assert np.abs(images[0] - ground)[~changed].max(initial=0) < 2e-3
+        shares.append(changed.mean())
+    assert np.mean(shares) < 0.7
+
+
+def test_the_known_ground_changes_no_image_but_by_its_noise(scenes: list[Scene]) -> None:
+    exposures = tuple(Exposure((light,), 64, 64) for light in (SUN, AREA, SPOT))
+    for scene in scenes[:3]:
+        known, rendered = (
+            Engine(Settings(size=64, quality=Quality(exposures, denoise=False, known_ground=known))).image(scene)
+            for known in (True, False)
+        )
+        assert psnr(known, rendered) > 45
+        assert abs(known.astype(float).mean() - rendered.mean()) < 0.1
+
+
 def test_an_object_out_of_the_image() -> None:
     away = place([0, 40, 0, 0, 0, 0, 0, 0, 0, 0])
     engine = Engine(Settings(size=32, quality=DRAFT))

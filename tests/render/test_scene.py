@@ -78,6 +78,33 @@ def test_the_rim_of_a_spotlight_that_shines_straight_down() -> None:
     assert np.allclose(radii, fall * math.tan(math.radians(20)) / math.cos(math.pi / 32))
 
 
+def test_points_behind_the_camera_may_be_anywhere() -> None:
+    perspective = np.array([[1.0, 0, 0, 0], [0, 1, 0, 0], [0, 0, 0, 0], [0, 0, -1, 0]])  # at the origin, looks along -z
+    ahead = np.array([[0.0, 0, -2], [0.5, 0.5, -2]])
+    assert scene.pixel_box(ahead, perspective, 100) == Box(48, 35, 65, 52)
+    assert scene.pixel_box(np.concatenate([ahead, [[0, 0, 1]]]), perspective, 100) == Box(0, 0, 100, 100)
+
+
+def test_shadows_end_where_lines_from_the_light_meet_the_ground() -> None:
+    points = np.array([[1.0, 2, 0], [0, 0, 3]])
+    lamp = np.array([[0, 0, 7.0, 1], [1, 0, 7, 1]])
+    shadows = scene.shadow(points, lamp)
+    assert shadows is not None
+    assert np.allclose(shadows[:, 2], -4.4421)
+    reach = (7 + 4.4421) / 7
+    assert np.allclose(shadows[0, :2], [reach, 2 * reach])
+    assert np.allclose(shadows[1, :2], [1, 2 * reach])
+    assert np.allclose(shadows[2, :2], [0, 0])
+    assert scene.shadow(np.array([[0, 0, 6.97]]), lamp) is None
+    assert scene.shadow(np.array([[0, 0, 8.0]]), lamp) is None
+
+
+def test_the_shadow_of_a_sun_straight_above_is_a_disc() -> None:
+    ends = scene.shadow(np.array([[1.0, 2, 0]]), scene.sun_directions(half_angle=0.1))
+    assert ends is not None
+    assert np.allclose(np.hypot(*(ends[:, :2] - [1, 2]).T), 4.4421 * math.tan(0.1) / math.cos(math.pi / 8))
+
+
 @pytest.mark.parametrize("values", [[0] * 9, [0] * 11, [[0] * 10], [0] * 9 + [np.nan]])
 def test_values_that_make_no_scene(values: list[float]) -> None:
     with pytest.raises(Impossible, match="give ten finite numbers"):

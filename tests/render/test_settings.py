@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import FrozenInstanceError
+from dataclasses import FrozenInstanceError, replace
 
 import pytest
 
 from ident.render.errors import Impossible
-from ident.render.settings import PRESETS, Exposure, Quality, Settings, check_passes, plain
+from ident.render.settings import FORMER, PRESETS, Exposure, Quality, Settings, check_passes, plain
 
 
 def test_every_preset_lights_every_light_once() -> None:
@@ -17,6 +17,10 @@ def test_every_preset_lights_every_light_once() -> None:
         assert sorted(lights) == ["LightDynamic", "LightStatic", "Spotlight"]
     assert PRESETS["reference"] == plain(512)
     assert not PRESETS["reference"].denoise
+
+
+def test_no_preset_is_what_it_was_before() -> None:
+    assert all(FORMER[name] != PRESETS[name] for name in FORMER)
 
 
 @pytest.mark.parametrize("samples", [0, -1, 65537])
@@ -46,6 +50,8 @@ def test_settings_check_themselves() -> None:
         Exposure((), 1)
     with pytest.raises(Impossible, match="exposures"):
         Quality((), denoise=False)
+    with pytest.raises(Impossible, match="known_ground: give exposures of one light each"):
+        replace(plain(1), known_ground=True)
 
 
 def test_passes_come_in_one_order_once_each() -> None:
