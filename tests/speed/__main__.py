@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import sys
 
-from tests.speed import loader, losses, pairs, render, stage, train, transfer
+from tests.speed import loader, losses, pairs, quality, render, stage, train, transfer
 
 GROUPS = {
     "render": render.measure,
+    "quality": quality.measure,
     "stage": stage.measure,
     "loader": loader.measure,
     "transfer": transfer.measure,

@@ -17,21 +17,24 @@ import numpy.typing as npt
 from ident.render import latents
 from ident.render.engine import Engine
 from ident.render.scene import place
-from ident.render.settings import PRESETS, Quality, Settings
+from ident.render.settings import FORMER, LIGHTS, PRESETS, Exposure, Quality, Settings
 from ident.render.verify import psnr
 
-BARS = {"draft": 75, "balanced": 38, "high": 14}
+BARS = {"draft": 78, "balanced": 50, "high": 18}
 SCENES = 6  # an engine
 ROUNDS = {"draft": 5, "balanced": 4, "high": 2, "reference": 1}
 """How often each preset goes through the scenes, so that none is measured in a moment."""
 
+SMALL, SMALL_SCENES, SMALL_BAR = 64, 15, 1.5
+"""The side of small images, scenes an engine of these, and how much faster than before they shall be."""
+
 Images = list[npt.NDArray[np.uint8]]
 
 
-def work(quality: Quality, start: int, rounds: int) -> tuple[float, float, Images]:
+def work(quality: Quality, start: int, rounds: int, size: int = 224, n: int = SCENES) -> tuple[float, float, Images]:
     """When an engine started and ended, and its images."""
-    engine = Engine(Settings(quality=quality))
-    scenes = [place(v) for v in latents.to_scene_values(latents.sample(seed=11, split="speed", start=start, n=SCENES))]
+    engine = Engine(Settings(size, quality))
+    scenes = [place(v) for v in latents.to_scene_values(latents.sample(seed=11, split="speed", start=start, n=n))]
     engine.image(scenes[0])
     since = time.time()
     for _ in range(rounds):
@@ -91,6 +94,31 @@ def lasting() -> dict[str, Any]:
     }
 
 
+def small(pool: ProcessPoolExecutor, cores: int) -> dict[str, Any]:
+    """Small images by the draft of now and by the former one, in turns."""
+    converged = Quality(tuple(Exposure((light,), 128, 256) for light in LIGHTS), denoise=False)
+
+    def images_of(quality: Quality, rounds: int) -> tuple[float, Images]:
+        jobs = [pool.submit(work, quality, SMALL_SCENES * core, rounds, SMALL, SMALL_SCENES) for core in range(cores)]
+        done = [job.result() for job in jobs]
+        seconds = sum(end - start for start, end, _ in done) / (cores * SMALL_SCENES * rounds)
+        return seconds, [image for _, _, part in done for image in part]
+
+    _, truth = images_of(converged, 1)
+    turns = [(images_of(FORMER["draft"], 5), images_of(PRESETS["draft"], 5)) for _ in range(5)]
+    before, now = (np.median([seconds for seconds, _ in way]) for way in zip(*turns, strict=True))
+    scores = [np.mean([psnr(a, b) for a, b in zip(images, truth, strict=True)]) for _, images in turns[0]]
+    return {
+        "name": "render.small",
+        "ratio": round(float(before / now), 2),
+        "bar": SMALL_BAR,
+        "quality": round(float(scores[1]), 2),
+        "unit": f"times as fast as the former draft at {SMALL} x {SMALL}",
+        "note": f"{1e3 * now:.1f} ms of a core against {1e3 * before:.1f}, {len(truth)} scenes, median of 5; quality: "
+        f"mean PSNR to converged images in dB, the former draft's {scores[0]:.2f}",
+    }
+
+
 def measure() -> Iterator[dict[str, Any]]:
     """One ratio a preset; quality is the mean PSNR to the reference images, in dB."""
     cores = len(os.sched_getaffinity(0))
@@ -102,6 +130,7 @@ def measure() -> Iterator[dict[str, Any]]:
             wall = max(end for _, end, _ in done) - min(start for start, _, _ in done)
             seconds[name] = wall / (cores * SCENES * ROUNDS[name])
             images[name] = [image for _, _, part in done for image in part]
+        yield small(pool, cores)
     yield one_thread(cores)
     yield lasting()
     for name, bar in BARS.items():

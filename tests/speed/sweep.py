@@ -22,7 +22,7 @@ import numpy.typing as npt
 from ident.render import denoise, latents
 from ident.render.engine import Engine
 from ident.render.scene import place
-from ident.render.settings import LIGHTS, PRESETS, Exposure, Quality, Settings, by_light, plain
+from ident.render.settings import FORMER, LIGHTS, PRESETS, Exposure, Quality, Settings, by_light, plain
 from ident.render.verify import psnr
 
 SCENES = 4  # a core
@@ -62,13 +62,14 @@ ROWS = (
     Row("by light, 1 each and 8 around the object", even(1, 8)),
     Row("by light, 2 each and 16 around the object", even(2, 16)),
     Row("by light, 4 each and 32 around the object", even(4, 32)),
+    *(Row(f"`{name}` before, without the known ground", quality) for name, quality in FORMER.items()),
     Row("`draft`", PRESETS["draft"]),
     Row("`balanced`", PRESETS["balanced"]),
     Row("`balanced`, tabulated Sobol", PRESETS["balanced"], {"sampling_pattern": "TABULATED_SOBOL"}),
     Row("`balanced`, not restored", PRESETS["balanced"], restore=False),
     Row("`high`", PRESETS["high"]),
     Row("`high`, not restored", PRESETS["high"], restore=False),
-    Row("between `balanced` and `high`", by_light(sun=(2, 16), area=(1, 8), spot=(2, 24))),
+    Row("between `balanced` and `high`", by_light(sun=(10, 18), area=(2, 8), spot=(5, 26))),
 )
 
 Images = list[npt.NDArray[np.uint8]]
