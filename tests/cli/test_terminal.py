@@ -98,7 +98,7 @@ def test_json_is_ascii_that_can_be_seen(capsys: pytest.CaptureFixture[str]) -> N
     ],
 )
 def test_an_error_is_one_line_that_controls_nothing(error: Exception) -> None:
-    _, line = cli.explain(error)
+    _, line = cli.explain(error, goes_on=False)
     assert controls(line) == set()
     assert "\n" not in line
     assert r"\x1b]0;owned\x07" in line
