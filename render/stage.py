@@ -65,6 +65,7 @@ def render(plan: Plan, *, address: str | None = None, force: bool = False, tell:
         check_disk(plan, plan.n - manifest.done)
         tell(Progress(manifest.done, plan.n, 0))
         if not manifest.complete:
+            make_inside(job.parts.parent, job.parts.name)
             with cluster(address, cores=max(plan.workers or 0, cores()), gpus=None if plan.gpus else 0) as ray:
                 Stage(ray, plan, job, records, tell).run()
             out.write(MANIFEST, manifest.to_json().encode())

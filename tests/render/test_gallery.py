@@ -89,6 +89,15 @@ def damaged(png: bytes) -> list[bytes]:
     return [b"", b"not an image", png[: len(png) // 2], png[:12] + b"IHDX" + png[16:], png[:33] + chunk + png[33:]]
 
 
+def test_a_link_in_place_of_the_folder_of_frames(tmp_path: Path) -> None:
+    (tmp_path / "precious").mkdir()
+    (tmp_path / "precious" / "00.png").write_text("precious")
+    (tmp_path / ".g.png.parts").symlink_to(tmp_path / "precious")
+    with pytest.raises(Impossible, match=r"\.g\.png\.parts: is a link, and nothing goes where it leads; remove it, or"):
+        gallery.save_figure(tmp_path / "g.png", RAW, Layout(2), QUICK, force=True, done=lambda *_: None)
+    assert content(tmp_path / "precious") == {"00.png": b"precious"}
+
+
 def test_something_else_is_never_overwritten(tmp_path: Path) -> None:
     save(tmp_path, ())
     ours = (tmp_path / "00.png").read_bytes()

@@ -62,6 +62,20 @@ def plan(folder: Path | str, **changes: Any) -> Plan:
     return replace(Plan(Storage(str(folder)), RECIPE, N, workers=2, engine=Painter), **changes)
 
 
+@pytest.mark.parametrize("place", ["shards", ".parts", ".lock"])
+def test_no_link_in_an_output_is_followed(tmp_path: Path, place: str) -> None:
+    precious = tmp_path / "precious"
+    precious.mkdir()
+    for name in ("00000.h5", "00000.part", ".ident-01234567"):
+        (precious / name).write_text("precious")
+    (tmp_path / "d").mkdir()
+    (tmp_path / "d" / place).symlink_to(precious / "00000.part" if place == ".lock" else precious)
+    with pytest.raises(Impossible, match=rf"d/{place}: is a link, and nothing goes where it leads; remove it"):
+        stage.render(plan(tmp_path / "d"), force=True, tell=lambda _: None)
+    assert {path.read_text() for path in precious.iterdir()} == {"precious"}
+    assert len(list(precious.iterdir())) == 3
+
+
 def run(made: Plan, **options: Any) -> list[stage.Progress]:
     told = list[stage.Progress]()
     stage.render(made, tell=told.append, **options)

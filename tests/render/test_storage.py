@@ -26,6 +26,45 @@ def test_folders_that_cannot_be(tmp_path: Path) -> None:
         storage.make_folder(Path("/proc/nowhere"))
 
 
+def test_what_is_not_a_file_of_its_own_is_not_opened(tmp_path: Path) -> None:
+    (tmp_path / "theirs").write_text("precious")
+    (tmp_path / "link").symlink_to(tmp_path / "theirs")
+    (tmp_path / "name").hardlink_to(tmp_path / "theirs")
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "folder").mkdir()
+    for name, writes, reads in (
+        ("link", "is a link, and nothing goes where it leads; remove it", None),
+        ("name", "is another file's second name, which would be changed with it; remove it", None),
+        ("pipe", "is not a file; remove it", "is not a file"),
+        ("folder", "is not a file; remove it", "is not a file"),
+    ):
+        for flags in (os.O_WRONLY, os.O_RDWR | os.O_CREAT | os.O_APPEND):
+            with pytest.raises(Impossible) as error:
+                storage.open_plain(tmp_path / name, flags)
+            assert str(error.value) == f"{tmp_path / name}: {writes}"
+        if reads is None:
+            assert storage.read(tmp_path / name, 8) == b"precious"
+        else:
+            with pytest.raises(Failed, match=f"{name}: {reads}$"):
+                storage.read(tmp_path / name, 8)
+    with pytest.raises(Failed, match="theirs: has more than 7 bytes"):
+        storage.read(tmp_path / "theirs", 7)
+    with pytest.raises(Failed, match="/dev/zero: is not a file"):
+        storage.read(Path("/dev/zero"), 7)
+
+
+def test_only_our_files_are_removed(tmp_path: Path) -> None:
+    (tmp_path / "theirs").mkdir()
+    for name in ("00000.part", "notes.txt", "0-00001.part", ".ident-0123_abc", "00000.0123456789abcdef", "1.part"):
+        (tmp_path / "theirs" / name).write_text("")
+    (tmp_path / "link").symlink_to(tmp_path / "theirs")
+    storage.remove_folder(tmp_path / "link")
+    assert len(list((tmp_path / "theirs").iterdir())) == 6
+    storage.remove_folder(tmp_path / "theirs")
+    assert sorted(path.name for path in (tmp_path / "theirs").iterdir()) == ["1.part", "notes.txt"]
+    storage.remove_folder(tmp_path / "nowhere")
+
+
 def test_a_failed_write_leaves_nothing(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     with pytest.raises(OSError, match="folder"):
