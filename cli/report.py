@@ -26,8 +26,8 @@ def report(results: tuple[Path, ...], out: Path, force: bool, as_json: bool) -> 
     """Make a page of results.
 
     RESULTS is a folder that `ident bench` wrote to, or that of a suite or a tier in it.  [default: results] Of several,
-    each is compared with the first. The page is one file that needs no network; its pictures, and results.jsonl, one
-    line a run, lie beside it.
+    each is compared with the first. The page is one file that needs no network; its pictures,
+    the tables as LaTeX and CSV, and results.jsonl, one line a run, lie beside it.
     """
     check_folder(out)
     from ident.benchmark.report import page, reading  # here: they take PyTorch, which takes seconds

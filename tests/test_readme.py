@@ -30,6 +30,7 @@ def test_the_examples_run_in_order(tmp_path: Path) -> None:
         for command in commands:
             done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
             assert done.returncode == 0, done.stderr
+            assert "worse than the mean" not in done.stdout
             ran += 1
     assert ran >= 5
     for name in (

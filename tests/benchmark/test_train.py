@@ -207,6 +207,12 @@ def test_hostile_checkpoints(
     assert not Path("evil").exists()
 
 
+def test_a_checkpoint_that_is_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "c.pt")
+    with pytest.raises(Failed, match=r"c\.pt: is damaged \(ValueError\); delete it to begin that run anew"):
+        train(Line(), TRAINING, tmp_path / "c.pt", A, quiet)
+
+
 def test_the_learning_rate_rises_stays_and_falls() -> None:
     rates = [TRAINING.rate(step) for step in range(120)]
     assert rates[0] == pytest.approx(0.1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -20,6 +21,7 @@ from ident.benchmark.suites.rows import SUITES as ROW_SUITES
 from ident.benchmark.train import DIGEST
 from ident.cli.bench import KINDS, SUITES
 from ident.render.manifest import Uniform
+from tests.cli.test_terminal import on_terminal
 from tests.conftest import Run, Start
 from tests.processes import HANG, state, wait_for
 from tests.render.engines import RECIPE
@@ -51,9 +53,30 @@ def test_a_table_is_made_once(ident: Run, tmp_path: Path) -> None:
     assert again.returncode == 0, again.stderr
     assert "2 runs of 2 done before" in again.stderr
     assert path.stat().st_mtime_ns == before
-    assert again.stdout.count("(46.55)") == 10
-    assert max(map(len, again.stdout.splitlines())) <= 80
-    assert (folder / "table.md").read_text().count("| 46.55 ± 1.34 |") == 10
+    assert again.stdout.count("(46.55)") == 1  # of the run that they share
+    assert "1 to 10  box, uniform         " in again.stdout
+    assert (folder / "table.md").read_text().count("| 46.55 ± 1.34 |") == 1
+    assert first.stderr.count("row01-identity-seed1, which rows 1 to 10 share: mcc ") == 1
+
+
+def test_rows_can_be_told_apart_on_a_pipe_and_on_a_terminal(ident: Run, tmp_path: Path) -> None:
+    (tmp_path / "tiny.toml").write_text(TIER.replace("60,", "4,").replace("200,", "4,"))
+    arguments = ("bench", "--suite", "table1", "--tier", "tiny.toml", "--row", "5", "--row", "7", "--device", "cpu")
+    piped = ident(*arguments, env={name: value for name, value in os.environ.items() if name != "COLUMNS"})
+    assert piped.returncode == 0, piped.stderr
+    for row in (
+        "5    box, uniform, normal(0.05)   unbounded, normal",
+        "7    box, uniform, laplace(0.05)  unbounded, gennorm(3)",
+    ):
+        assert row in piped.stdout
+    assert "as row 5" in piped.stdout
+    shown = on_terminal("-m", "ident.cli", *arguments, cwd=tmp_path)
+    table = re.sub(r"\x1b\[\d+m", "", shown).partition("the papers' in brackets")[2].splitlines()
+    assert max(map(len, table)) <= 80
+    five, seven = "\n".join(table).partition("\n7 ")[::2]
+    assert " normal(0.05) " in five
+    assert " laplace(0.05) " in seven
+    assert " gennorm(3) " in seven
 
 
 def test_foreign_results_are_named_and_left_out(ident: Run, tmp_path: Path) -> None:
