@@ -17,6 +17,7 @@ from hashlib import sha256
 from io import BytesIO
 from pathlib import Path
 from typing import Any, Protocol
+from zipfile import ZIP_STORED, BadZipFile, ZipFile
 
 import torch
 from torch import Tensor, nn
@@ -355,10 +356,14 @@ def load(checkpoint: Path, recipe: str, state: State) -> Progress:
         digest, content = content[:DIGEST], content[DIGEST:]
         if sha256(content).digest() != digest:
             raise ValueError("its checksum is another")
+        with ZipFile(BytesIO(content)) as archive:
+            if any(member.compress_type != ZIP_STORED for member in archive.infolist()):
+                raise ValueError("it is packed, and may be of any size")
         with warnings.catch_warnings(action="ignore"):  # of what is no checkpoint at all
             written: dict[str, Any] = torch.load(BytesIO(content), map_location=state.device, weights_only=True)
         version, other = written["format"], differing(written["recipe"], recipe)
     except (
+        BadZipFile,
         pickle.UnpicklingError,
         RuntimeError,
         EOFError,

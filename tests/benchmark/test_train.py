@@ -14,6 +14,7 @@ from hashlib import sha256
 from io import BytesIO
 from pathlib import Path
 from typing import Any
+from zipfile import ZIP_DEFLATED, ZipFile
 
 import pytest
 import torch
@@ -162,6 +163,15 @@ def flipped(path: Path) -> bytes:
     return bytes(content)
 
 
+def packed(path: Path) -> bytes:
+    """The same checkpoint, whose weights PyTorch would unpack, however large they are."""
+    content = BytesIO()
+    with ZipFile(BytesIO(path.read_bytes()[DIGEST:])) as whole, ZipFile(content, "w", ZIP_DEFLATED) as archive:
+        for name in whole.namelist():
+            archive.writestr(name, whole.read(name))
+    return signed(content.getvalue())
+
+
 @pytest.mark.parametrize(
     ("damage", "error", "says"),
     [
@@ -172,6 +182,7 @@ def flipped(path: Path) -> bytes:
         (lambda path: signed(pickle.dumps(Evil())), Failed, "is damaged"),  # noqa: ARG005
         (lambda path: signed(b"ustar" * 200), Failed, "is damaged"),  # noqa: ARG005
         (flipped, Failed, "is damaged"),
+        (packed, Failed, "is damaged"),
         (lambda path: rewritten(path, format=9), Impossible, "of format 9, this version of ident reads 1"),
         (
             lambda path: rewritten(path, recipe='{"name": "b"}'),
