@@ -53,7 +53,7 @@ OSC = "\x1b]0;owned\x07[/red]"
 TIER = """
 samples = 16
 supervised = { steps = 4, batch_size = 8, learning_rate = 1e-3 }
-unsupervised = { steps = 300, batch_size = 256, learning_rate = 1e-3 }
+unsupervised = { steps = 100, batch_size = 64, learning_rate = 1e-3 }
 """
 TABLE2 = ("bench", "--suite", "table2", "--tier", "tiny.toml", "--row", 3, "--device", "cpu")
 TABLE4 = ("bench", "--data", "train", "--test-data", "test", "--row", 9, "--tier", "tiny.toml", "--encoder", "resnet18")
