@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -222,7 +221,11 @@ def test_a_file_written_batch_by_batch_is_that_of_all_pairs_at_once(tmp_path: Pa
     assert pairs.nbytes == 10_000 * 141
 
 
-ONE_THREAD = {**os.environ, "OMP_NUM_THREADS": "1"}  # those of a busy machine wait for one another
+@pytest.fixture
+def one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For what a test starts: several threads wait for one another on a busy machine."""
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+
 
 PEAKS = """
 import re, sys
@@ -235,10 +238,11 @@ for n in sys.argv[2:]:
 """
 
 
+@pytest.mark.usefixtures("one_thread")
 def test_memory_does_not_grow_with_the_pairs(data: Path, tmp_path: Path) -> None:
     """Another 700,000 pairs of 69 bytes."""
     command = [sys.executable, "-c", PEAKS, str(data), "300000", "1000000"]
-    done = subprocess.run(command, cwd=tmp_path, text=True, capture_output=True, check=True, env=ONE_THREAD)
+    done = subprocess.run(command, cwd=tmp_path, text=True, capture_output=True, check=True)
     few, many = (int(line.split()[1]) for line in done.stdout.splitlines() if line.startswith("peak"))
     assert many - few < 20_000
     assert "1000000.h5: 1000000 pairs take 69.0 MB and about " in done.stderr
@@ -249,18 +253,20 @@ def test_memory_does_not_grow_with_the_pairs(data: Path, tmp_path: Path) -> None
         assert (many_pairs["anchor"][-1000:] != many_pairs["positive"][-1000:]).all()
 
 
+@pytest.mark.usefixtures("one_thread")
 def test_pairs_that_the_disk_has_no_room_for(ident: Run, data: Path, tmp_path: Path) -> None:
-    done = ident("pairs", data, "--conditional", "laplace", "--n", 10**13, timeout=100, env=ONE_THREAD)
+    done = ident("pairs", data, "--conditional", "laplace", "--n", 10**13)
     assert (done.returncode, done.stdout) == (2, "")
     assert f"{tmp_path}: 10000000000000 pairs take 1410000.0 GB, " in done.stderr
     assert done.stderr.endswith(" GB are free there: give another --out or a smaller --n\n")
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.usefixtures("one_thread")
 def test_pairs_that_are_interrupted_leave_nothing(data: Path, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "ident.cli", "pairs", data, "--conditional", "laplace", "--latents", "x"]
     with subprocess.Popen(
-        [*map(str, command), "--n", "20000000"], cwd=tmp_path, text=True, env=ONE_THREAD, stderr=subprocess.PIPE,
+        [*map(str, command), "--n", "20000000"], cwd=tmp_path, text=True, stderr=subprocess.PIPE,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a background shell ignores it
     ) as run:  # fmt: skip
         try:
