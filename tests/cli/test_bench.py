@@ -99,7 +99,7 @@ def test_foreign_results_are_named_and_left_out(ident: Run, tmp_path: Path) -> N
     (folder / "row01-x-identity-seed0").mkdir()
     (folder / "row01-x-identity-seed0" / "result.json").write_text(json.dumps(ours | {"own": "[/red]"}))
     for arguments in (IDENTITY, ("report",)):
-        done = ident(*arguments, timeout=300)
+        done = ident(*arguments)
         assert done.returncode == 0, done.stderr
         lines = [line for line in done.stderr.splitlines() if line.endswith("; left out")]
         assert [next(name for name in foreign if name in line) for line in lines] == list(foreign)
@@ -108,7 +108,7 @@ def test_foreign_results_are_named_and_left_out(ident: Run, tmp_path: Path) -> N
             assert "[/red]" in done.stdout
     (folder / "row01-identity-seed0" / "result.json").unlink()
     (folder / "row01-x-identity-seed0" / "result.json").unlink()
-    done = ident("report", timeout=300)
+    done = ident("report")
     assert done.returncode == 2
     assert done.stderr.splitlines()[-1] == (
         "ident: results: none of its 8 results can be read; give a folder that ident bench wrote to, or type ident "
