@@ -125,11 +125,11 @@ def test_sockets_whose_paths_are_too_long_are_refused_before_ray_starts(temporar
     longest.mkdir()
     out, errors = python(STARTS.format(then=""), longest).communicate()
     assert (out, errors) == ("started\n", "")
-    too_long = temporary_directory / ("x" * (40 - len(f"{temporary_directory}/")))
+    too_long = temporary_directory / ("x" * (60 - len(f"{temporary_directory}/")))
     too_long.mkdir()
     out, errors = python(STARTS.format(then=""), too_long).communicate()
     assert out == (
-        f"TMPDIR={too_long}: 40 bytes, and Ray's sockets there may have paths of 107; shorten it to {most} or fewer, "
+        f"TMPDIR={too_long}: 60 bytes, and Ray's sockets there may have paths of 107; shorten it to {most} or fewer, "
         "like TMPDIR=/tmp\n"
     )
     assert errors == ""
