@@ -22,7 +22,7 @@ def check(metadata: Any, file: IO[bytes], most: dict[str, int]) -> None:
             name = column.path_in_schema.partition(".")[0]
             if name not in most:
                 continue
-            place = min(start for start in (column.dictionary_page_offset, column.data_page_offset) if start)
+            place = min(column.dictionary_page_offset or column.data_page_offset, column.data_page_offset)
             end, values = place + column.total_compressed_size, 0
             while place < end:
                 file.seek(place)
@@ -30,14 +30,17 @@ def check(metadata: Any, file: IO[bytes], most: dict[str, int]) -> None:
                 header = structure(begin)
                 if not 0 <= header[UNPACKED] <= LARGEST_PAGE:
                     raise ValueError(f"a page of {name} has {header[UNPACKED]} bytes, more than {LARGEST_PAGE}")
-                values += header.get(DATA, header.get(DATA_V2, {1: 0}))[1]
-                if header[PACKED] < 0 or values > most[name] * group.num_rows:
+                counts = [header[kind][1] for kind in (DATA, DATA_V2) if kind in header]
+                values += sum(counts)
+                if min(counts, default=0) < 0 or values > most[name] * group.num_rows:
                     raise ValueError(f"{group.num_rows} rows have {values} values of {name}")
                 place += begin.tell() + header[PACKED]
+                if header[PACKED] < 0 or place > end:
+                    raise ValueError(f"a page of {name} has {header[PACKED]} bytes, more than there are")
 
 
 def structure(file: IO[bytes]) -> dict[int, Any]:
-    """The fields of a structure by their numbers; texts are left out."""
+    """The fields of a structure that are structures or numbers of 32 bits, as those that count are."""
     fields, name = dict[int, Any](), 0
     while head := file.read(1)[0]:
         name = name + (head >> 4) if head >> 4 else number(file)
@@ -46,7 +49,9 @@ def structure(file: IO[bytes]) -> dict[int, Any]:
                 pass
             case 3:
                 file.read(1)
-            case 4 | 5 | 6:
+            case 4 | 6:
+                number(file)
+            case 5:
                 fields[name] = number(file)
             case 8:
                 file.seek(varint(file), io.SEEK_CUR)

@@ -18,6 +18,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import h5py
@@ -30,7 +31,7 @@ from ident.render import latents
 from ident.render.dataset import Dataset
 from ident.render.errors import Failed, Impossible
 from ident.render.importing import bring_path
-from ident.render.layouts import LAYOUTS
+from ident.render.layouts import LAYOUTS, pages
 from ident.render.layouts.files import Header, files_of_archive
 from ident.render.layouts.layout import detect
 from ident.render.manifest import Manifest, Record
@@ -290,6 +291,48 @@ def test_a_footer_that_lies(tmp_path: Path) -> None:
     said, peak = measured(path, tmp_path / "d")
     assert re.fullmatch(f"Failed {path}.*a page of image has 268435.*", said)
     assert peak < 300_000_000
+
+
+def number(value: int) -> bytes:
+    value, data = value << 1 if value >= 0 else (-value << 1) - 1, b""
+    while value > 127:
+        data, value = data + bytes([value & 127 | 128]), value >> 7
+    return data + bytes([value])
+
+
+def page(unpacked: int, packed: int, more: bytes = b"", count: int = 1) -> bytes:
+    """A page's header: a data page by its kind, its sizes, what else there is, and how many values it has."""
+    sizes = b"\x15" + number(0) + b"\x15" + number(unpacked) + b"\x15" + number(packed)
+    return sizes + more + b"\x0c" + number(5) + b"\x15" + number(count) + b"\x00\x00"
+
+
+HUGE = 2**31 - 1
+PAGES = {
+    "has 2147483647 bytes": page(HUGE, 0, b"\x06" + number(2) + number(1)),  # the size again, as 64 bits
+    "rows have 2147483648 values": page(1, 0, b"\x0c" + number(8) + b"\x15" + number(HUGE) + b"\x00"),
+    "rows have -1 values": page(1, 0, count=-1) + page(1, 0),
+    "has 4294967296 bytes, more than there are": page(1, 2**32) + page(HUGE, 0),
+    "has -9 bytes, more than there are": page(1, -9),
+    "does not end": b"\x15" + b"\xff" * 20,
+    "a field of kind 9": page(1, 0, b"\x19"),
+}
+
+
+@pytest.mark.parametrize("said", PAGES)
+def test_pages_that_ask_for_what_is_not_there(said: str) -> None:
+    column = SimpleNamespace(
+        path_in_schema="image.bytes",
+        dictionary_page_offset=None,
+        data_page_offset=0,
+        total_compressed_size=len(PAGES[said]),
+    )
+    group = SimpleNamespace(num_rows=1, num_columns=1, column=lambda _: column)
+    metadata = SimpleNamespace(num_row_groups=1, row_group=lambda _: group)
+    with pytest.raises(ValueError, match=said):
+        pages.check(metadata, io.BytesIO(PAGES[said]), {"image": 1})
+    honest = page(100, 50) + bytes(50)
+    column.total_compressed_size = len(honest)
+    pages.check(metadata, io.BytesIO(honest), {"image": 1})
 
 
 @pytest.mark.parametrize("codec", ["snappy", "gzip", "zstd", "none"])
