@@ -140,5 +140,5 @@ def test_hostile_files(tmp_path: Path, content: bytes, says: str) -> None:
 def test_no_file(tmp_path: Path) -> None:
     with pytest.raises(Impossible, match="No such file"):
         latents.read(tmp_path / "z.npy")
-    with pytest.raises(Impossible, match="directory"):
+    with pytest.raises(Impossible, match=r"is not a file; give a \.npy file of raw latents"):
         latents.read(tmp_path)
