@@ -87,7 +87,7 @@ def render(
     gpus = cluster.gpus_there(ray_address) if gpus is None else gpus
     if ray_address is None:
         cluster.check_gpus(gpus)
-    settings = Settings(size, planning.preset(storage, quality, force=force), gpus)
+    settings = Settings(size, planning.quality(storage, quality, size, force=force), gpus)
     drawn = None
     if positives is not None:
         from ident.benchmark.distributions import scale_taken  # here: they take PyTorch, which takes seconds

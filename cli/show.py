@@ -12,7 +12,7 @@ from ident.cli.progress import progress
 from ident.cli.terminal import say, say_json
 from ident.render import gallery, latents
 from ident.render.errors import Impossible
-from ident.render.settings import PRESETS, Settings, plain
+from ident.render.settings import PRESETS, Settings, plain, preset
 
 
 def parse_grid(_: click.Context, __: click.Parameter, value: str | None) -> tuple[int, int] | None:
@@ -81,7 +81,7 @@ def show(
     for one, other in (("grid", "raw_latents"), ("samples", "quality")):
         if {one, other} <= given:
             raise Impossible(f"--{one} and --{other.replace('_', '-')}: give one of the two")
-    settings = Settings(size, PRESETS[quality] if samples is None else plain(samples), gpus)
+    settings = Settings(size, preset(quality, size) if samples is None else plain(samples), gpus)
     with progress("rendering") as done:
         if raw_latents:
             if out is None:

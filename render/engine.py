@@ -10,12 +10,12 @@ import contextlib
 import hashlib
 import os
 import sys
-from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import cache
 from importlib import resources
 from pathlib import Path
-from types import MappingProxyType
+from types import MappingProxyType, SimpleNamespace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -134,26 +134,53 @@ def _open(blend: Path) -> None:
         bpy.ops.wm.open_mainfile(filepath=str(blend), load_ui=False)
 
 
-@cache
-def _tap() -> dict[str, Float32s]:
-    """Blender hides a render's float pixels from Python once it is over; Cycles' own engine still sees them.
+@dataclass
+class Tap:
+    """What Blender does not hand out of Cycles: a render's float pixels, and what it has loaded.
 
-    So its `render` copies them out as it ends. Gives the dictionary of passes, (H, W, C) with rows top down, that
-    every render fills anew.
+    Blender makes a session of Cycles for each render, which loads the scene anew. Here each kind of render (the same
+    lights, samples and size) has a session that stays; only what moved is loaded again. One session for all would not
+    do: it keeps the highest number of samples that it ever took for the length of its noise pattern.
     """
-    taken: dict[str, Float32s] = {}
-    render = cycles.CyclesRender.render
 
-    def render_and_keep(self: Any, depsgraph: Any) -> None:
-        render(self, depsgraph)
-        result = self.get_result()
-        for taken_pass in result.layers[0].passes:
-            flat = np.empty(result.resolution_y * result.resolution_x * taken_pass.channels, np.float32)
-            taken_pass.rect.foreach_get(flat)
-            taken[taken_pass.name] = flat.reshape(result.resolution_y, result.resolution_x, -1)[::-1]
+    passes: dict[str, Float32s] = field(default_factory=dict)
+    """By Blender's names, (H, W, C) with rows top down; every render fills them anew."""
+    sessions: dict[Hashable, Any] = field(default_factory=dict)
+    kind: Hashable = None
+    """Of the next render."""
 
-    cycles.CyclesRender.render = render_and_keep
-    return taken
+    def update(self, engine: Any, data: Any, depsgraph: Any) -> None:
+        """Give the next render its session."""
+        engine.session = self.sessions.get(self.kind)
+        if engine.session is None:
+            cycles.engine.create(engine, data)
+            self.sessions[self.kind] = engine.session
+        cycles.engine.reset(engine, data, depsgraph)
+
+    def render(self, engine: Any, depsgraph: Any) -> None:
+        """Render, and copy the pixels out: once a render is over, Python cannot see them."""
+        cycles.engine.render(engine, depsgraph)
+        result = engine.get_result()
+        for taken in result.layers[0].passes:
+            flat = np.empty(result.resolution_y * result.resolution_x * taken.channels, np.float32)
+            taken.rect.foreach_get(flat)
+            self.passes[taken.name] = flat.reshape(result.resolution_y, result.resolution_x, -1)[::-1]
+
+    def free(self) -> None:
+        """Free all sessions: they refer to the scene, and to Blender's engine, which are about to end."""
+        for session in self.sessions.values():
+            cycles.engine.free(SimpleNamespace(session=session))
+        self.sessions.clear()
+
+
+@cache
+def _tap() -> Tap:
+    """The tap, in the place of the methods that Blender calls."""
+    tap = Tap()
+    cycles.CyclesRender.update = lambda engine, data, depsgraph: tap.update(engine, data, depsgraph)
+    cycles.CyclesRender.render = lambda engine, depsgraph: tap.render(engine, depsgraph)
+    cycles.CyclesRender.__del__ = lambda _: tap.free()
+    return tap
 
 
 def to_srgb(linear: Float32s) -> Pixels:
@@ -189,11 +216,12 @@ class Engine:
     def __init__(self, settings: Settings, *, blend: Path = SCENE_FILE) -> None:
         if settings.gpus:
             _use_gpus(settings.gpus)
+        self._tap = _tap()
+        self._tap.free()
         _open(blend)
         Engine._latest = self
         size, self._quality = settings.size, settings.quality
         self._size, self._whole = size, Box(0, 0, size, size)
-        self._taken = _tap()
         self._denoise = Denoiser(size, size) if self._quality.denoise else None
 
         self._scene, objects = bpy.context.scene, bpy.data.objects
@@ -202,6 +230,7 @@ class Engine:
         self._scene.cycles.device = "GPU" if settings.gpus else "CPU"
         render = self._scene.render
         render.threads_mode, render.threads = "FIXED", 1
+        render.use_persistent_data = True
 
         vertices = np.array([vertex.co for vertex in self._object.data.vertices], dtype=np.float64)
         self._vertices = vertices * np.array(self._object.scale)
@@ -321,12 +350,13 @@ class Engine:
         render.border_min_x, render.border_max_x = ((edge + 0.5) / size for edge in (box.left, box.right))
         render.border_min_y = (size - box.bottom + 0.5) / size
         render.border_max_y = (size - box.top + 0.5) / size
-        self._taken.clear()
+        self._tap.passes.clear()
+        self._tap.kind = frozenset(lights), samples, size
         with silent(1):
             try:
                 bpy.ops.render.render()
             except RuntimeError as error:
                 raise Failed(f"Blender could not render: {error}") from error
-        if "Combined" not in self._taken:
+        if "Combined" not in self._tap.passes:
             raise Failed("Blender ended a render without an image")
-        return dict(self._taken)
+        return dict(self._tap.passes)

@@ -14,7 +14,7 @@ from ident.render.errors import Failed, Impossible
 from ident.render.holdings import import_begun, manifest_there, shard_files, whole_shards
 from ident.render.manifest import MANIFEST, MOST_SHARDS, Manifest, Recipe, Record, agreed
 from ident.render.pool import frames
-from ident.render.settings import FORMER, PRESETS, Quality, Settings
+from ident.render.settings import FORMER, Quality, Settings, preset
 from ident.render.storage import SPARE, Storage, check_room, free_bytes
 from ident.render.worker import Renders, blender
 
@@ -95,12 +95,12 @@ def shard_size(out: Storage, n: int, forced: Recipe | None = None) -> int:
     return max(size for size in SHARD_SIZES if size == SHARD_SIZES[0] or size * SHARDS <= n)
 
 
-def preset(out: Storage, name: str, *, force: bool = False) -> Quality:
-    """What a preset is; for a dataset that was begun when it was another, that one, unless it is to be overwritten."""
+def quality(out: Storage, name: str, size: int, *, force: bool = False) -> Quality:
+    """A preset; for a dataset that was begun when it was another, that one, unless it is to be overwritten."""
     out.check_output()
     manifest = None if force or name not in FORMER else manifest_there(out)
     begun_with = manifest.settings().quality if manifest and manifest.render else None
-    return FORMER[name] if begun_with == FORMER.get(name, ()) else PRESETS[name]
+    return FORMER[name] if begun_with == FORMER.get(name, ()) else preset(name, size)
 
 
 def take_up(plan: Plan, *, force: bool) -> dict[int, Record] | None:

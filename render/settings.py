@@ -73,6 +73,14 @@ PRESETS: Mapping[str, Quality] = MappingProxyType(
     }
 )
 
+SMALL = 112
+"""Pixels along the side of an image below which what a render costs beside its samples counts."""
+
+PRESETS_SMALL: Mapping[str, Quality] = MappingProxyType(
+    {**PRESETS, "draft": by_light(sun=(2, 3), area=(1, 1), spot=(1, 3))}
+)
+"""The presets of small images."""
+
 FORMER: Mapping[str, Quality] = MappingProxyType(
     {
         "draft": by_light(sun=(1, 3), area=(1, 0), spot=(1, 3), known_ground=False),
@@ -81,6 +89,12 @@ FORMER: Mapping[str, Quality] = MappingProxyType(
     }
 )
 """What the presets were, in datasets that were begun with them."""
+
+
+def preset(name: str, size: int) -> Quality:
+    """A preset for images of a size."""
+    return (PRESETS_SMALL if size < SMALL else PRESETS)[name]
+
 
 SIZES = range(16, 4097)
 PASSES = ("mask", "depth", "normal")

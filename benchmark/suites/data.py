@@ -84,6 +84,7 @@ def render(split: str, place: str, tier: Tier, address: str | None, tell: stage.
         raise Impossible(f"--render: tier {tier.name} has nothing to render; type ident render, or ident pull")
     n = getattr(tier.render, split)
     out = Storage(place)
-    settings = Settings(tier.render.size, plan.preset(out, tier.render.quality), cluster.gpus_there(address))
+    quality = plan.quality(out, tier.render.quality, tier.render.size)
+    settings = Settings(tier.render.size, quality, cluster.gpus_there(address))
     recipe = Recipe(Uniform(0, split), settings, shard_size=plan.shard_size(out, n))
     stage.render(plan.Plan(out, recipe, n, settings.gpus), address=address, force=False, tell=tell)

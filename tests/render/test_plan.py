@@ -14,9 +14,9 @@ from ident.render import stage, web
 from ident.render.cluster import cores
 from ident.render.errors import Failed, Impossible
 from ident.render.holdings import clear
-from ident.render.plan import TRIAL, Plan, estimate, preset, shard_size, take_up
+from ident.render.plan import TRIAL, Plan, estimate, quality, shard_size, take_up
 from ident.render.pool import frames
-from ident.render.settings import FORMER, PRESETS, Settings
+from ident.render.settings import FORMER, PRESETS, Settings, preset
 from ident.render.storage import Storage
 from ident.render.verify import verify
 from tests.render.engines import RECIPE, Painter
@@ -58,13 +58,13 @@ def test_shards_are_as_large_as_those_that_are_kept(tmp_path: Path, monkeypatch:
 
 def test_a_dataset_that_was_begun_with_an_earlier_preset_goes_on_with_it(tmp_path: Path) -> None:
     out, before = Storage(str(tmp_path / "d")), replace(RECIPE, settings=Settings(16, FORMER["draft"]))
-    assert preset(out, "draft") == PRESETS["draft"]
+    assert quality(out, "draft", 16) == preset("draft", 16)
     stage.render(plan(tmp_path / "d", recipe=before), tell=lambda _: None)
     assert "known_ground" not in json.loads((tmp_path / "d" / "dataset.json").read_text())["render"]
-    assert preset(out, "draft") == FORMER["draft"]
-    assert preset(out, "draft", force=True) == PRESETS["draft"]
-    assert (preset(out, "balanced"), preset(out, "reference")) == (PRESETS["balanced"], PRESETS["reference"])
-    now = replace(RECIPE, settings=Settings(16, PRESETS["draft"]))
+    assert quality(out, "draft", 16) == FORMER["draft"]
+    assert quality(out, "draft", 16, force=True) == preset("draft", 16)
+    assert [quality(out, name, 16) for name in ("balanced", "reference")] == [PRESETS["balanced"], PRESETS["reference"]]
+    now = replace(RECIPE, settings=Settings(16, preset("draft", 16)))
     with pytest.raises(Impossible, match=r"render\.known_ground is null, not true"):
         take_up(plan(tmp_path / "d", recipe=now), force=False)
 

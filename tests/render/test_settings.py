@@ -7,7 +7,17 @@ from dataclasses import FrozenInstanceError, replace
 import pytest
 
 from ident.render.errors import Impossible
-from ident.render.settings import FORMER, PRESETS, Exposure, Quality, Settings, check_passes, plain
+from ident.render.settings import (
+    FORMER,
+    PRESETS,
+    PRESETS_SMALL,
+    Exposure,
+    Quality,
+    Settings,
+    check_passes,
+    plain,
+    preset,
+)
 
 
 def test_every_preset_lights_every_light_once() -> None:
@@ -20,7 +30,13 @@ def test_every_preset_lights_every_light_once() -> None:
 
 
 def test_no_preset_is_what_it_was_before() -> None:
-    assert all(FORMER[name] != PRESETS[name] for name in FORMER)
+    assert all(FORMER[name] not in (PRESETS[name], PRESETS_SMALL[name]) for name in FORMER)
+
+
+def test_small_images_have_presets_of_their_own() -> None:
+    assert list(PRESETS_SMALL) == list(PRESETS)
+    assert preset("draft", 111) == PRESETS_SMALL["draft"] != preset("draft", 112) == PRESETS["draft"]
+    assert preset("high", 64) == PRESETS["high"]
 
 
 @pytest.mark.parametrize("samples", [0, -1, 65537])

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from ident.render import latents
 from ident.render.engine import Engine
 from ident.render.scene import place
-from ident.render.settings import FORMER, LIGHTS, PRESETS, Exposure, Quality, Settings
+from ident.render.settings import FORMER, LIGHTS, PRESETS, Exposure, Quality, Settings, preset
 from ident.render.verify import psnr
 
 BARS = {"draft": 78, "balanced": 50, "high": 18}
@@ -25,7 +25,7 @@ SCENES = 6  # an engine
 ROUNDS = {"draft": 5, "balanced": 4, "high": 2, "reference": 1}
 """How often each preset goes through the scenes, so that none is measured in a moment."""
 
-SMALL, SMALL_SCENES, SMALL_BAR = 64, 15, 1.5
+SMALL, SMALL_SCENES, SMALL_BAR = 64, 15, 1.3
 """The side of small images, scenes an engine of these, and how much faster than before they shall be."""
 
 Images = list[npt.NDArray[np.uint8]]
@@ -77,7 +77,7 @@ def one_thread(cores: int) -> dict[str, Any]:
 
 def lasting() -> dict[str, Any]:
     """What an engine loses over a thousand images: nothing piles up in Blender."""
-    engine, seconds, images = Engine(Settings(size=64, quality=PRESETS["draft"])), list[float](), list[Any]()
+    engine, seconds, images = Engine(Settings(64, preset("draft", 64))), list[float](), list[Any]()
     scene_values = latents.to_scene_values(latents.sample(seed=0, split="speed", start=0, n=1000))
     for values in scene_values:
         start = time.process_time()
@@ -105,7 +105,7 @@ def small(pool: ProcessPoolExecutor, cores: int) -> dict[str, Any]:
         return seconds, [image for _, _, part in done for image in part]
 
     _, truth = images_of(converged, 1)
-    turns = [(images_of(FORMER["draft"], 5), images_of(PRESETS["draft"], 5)) for _ in range(5)]
+    turns = [(images_of(FORMER["draft"], 5), images_of(preset("draft", SMALL), 5)) for _ in range(5)]
     before, now = (np.median([seconds for seconds, _ in way]) for way in zip(*turns, strict=True))
     scores = [np.mean([psnr(a, b) for a, b in zip(images, truth, strict=True)]) for _, images in turns[0]]
     return {

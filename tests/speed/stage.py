@@ -20,7 +20,7 @@ from ident.render.engine import Engine
 from ident.render.manifest import Recipe, Uniform
 from ident.render.plan import Plan
 from ident.render.scene import Scene, place
-from ident.render.settings import PRESETS, Settings
+from ident.render.settings import Settings, preset
 from ident.render.storage import Storage
 from ident.render.worker import Renders, blender
 
@@ -114,7 +114,7 @@ def measure() -> Iterator[dict[str, Any]]:
         "unit": "of the bare engine's speed, with encoding, journal, shards and Ray",
         "note": f"balanced, 224 x 224; bare engine {rates['bare']:.2f} images a second",
     }
-    told, _ = alone(run, 2000, 2, Settings(64, PRESETS["draft"]), 1000)
+    told, _ = alone(run, 2000, 2, Settings(64, preset("draft", 64)), 1000)
     early, late = pace(told, 20, 500), pace(told, 1500, 1980)
     yield {
         "name": "stage.steady",
