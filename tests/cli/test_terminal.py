@@ -139,7 +139,7 @@ def rude() -> Iterator[str]:
 def test_what_a_server_says_controls_nothing(ident: Run, rude: str) -> None:
     done = ident("info", f"{rude}/d")
     assert done.returncode == 1
-    assert done.stderr == f"ident: {rude}/d/dataset.json: answers 403 " + r"\x1b]0;owned\x07" + "\n"
+    assert done.stderr == f"ident: {rude}/d/dataset.json: answers 403 Forbidden\n"
 
 
 def test_info_of_a_dataset_that_says_more(ident: Run, tmp_path: Path) -> None:
