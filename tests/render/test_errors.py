@@ -31,7 +31,7 @@ def test_a_tier_that_asks_for_the_impossible_is_still_a_tier(tmp_path: Path) -> 
 
 
 def test_an_address_that_is_none_is_no_answer_of_zenodo() -> None:
-    with pytest.raises(Impossible, match=r"http://\[/records/7: is not a URL"):
+    with pytest.raises(Impossible, match=r"http://\[/records/7': is not a URL"):
         archives.record("7", "http://[")
 
 
