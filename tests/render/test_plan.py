@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ident.render import plan as planning
-from ident.render import stage, web
+from ident.render import web
 from ident.render.cluster import cores
 from ident.render.errors import Failed, Impossible
 from ident.render.holdings import clear
@@ -59,7 +59,7 @@ def test_shards_are_as_large_as_those_that_are_kept(tmp_path: Path, monkeypatch:
 def test_a_dataset_that_was_begun_with_an_earlier_preset_goes_on_with_it(tmp_path: Path) -> None:
     out, before = Storage(str(tmp_path / "d")), replace(RECIPE, settings=Settings(16, FORMER["draft"]))
     assert quality(out, "draft", 16) == preset("draft", 16)
-    stage.render(plan(tmp_path / "d", recipe=before), tell=lambda _: None)
+    paint(tmp_path / "d", before)
     assert "known_ground" not in json.loads((tmp_path / "d" / "dataset.json").read_text())["render"]
     assert quality(out, "draft", 16) == FORMER["draft"]
     assert quality(out, "draft", 16, force=True) == preset("draft", 16)
