@@ -68,7 +68,7 @@ PRESETS: Mapping[str, Quality] = MappingProxyType(
     {
         "draft": by_light(sun=(3, 5), area=(1, 1), spot=(1, 5)),
         "balanced": by_light(sun=(6, 10), area=(1, 4), spot=(2, 11)),
-        "high": by_light(sun=(24, 36), area=(4, 16), spot=(12, 56)),
+        "high": by_light(sun=(16, 30), area=(3, 12), spot=(8, 48)),
         "reference": plain(512),
     }
 )
