@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
-HANG = 1800
+HANG = 600
 """Seconds after which something hangs: the only limit in tests, for machines however busy."""
 
 MARK = "IDENT_TEST"
