@@ -362,6 +362,8 @@ def load(checkpoint: Path, recipe: str, state: State) -> Progress:
         with warnings.catch_warnings(action="ignore"):  # of what is no checkpoint at all
             written: dict[str, Any] = torch.load(BytesIO(content), map_location=state.device, weights_only=True)
         version, other = written["format"], differing(written["recipe"], recipe)
+    except Failed as error:
+        raise Failed(f"{error}; delete it to begin that run anew") from error
     except (
         BadZipFile,
         pickle.UnpicklingError,

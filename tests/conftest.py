@@ -18,6 +18,7 @@ import pytest
 
 from ident.cli import main
 from ident.render import latents
+from ident.render.children import SAFE_PATH
 from ident.render.scene import Scene, place
 from tests.processes import HANG, MARK, end, started_by, wait_for
 
@@ -75,6 +76,8 @@ def ident_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.Ca
 
     def run(*arguments: object) -> subprocess.CompletedProcess[str]:
         monkeypatch.chdir(tmp_path)
+        for name, value in {**SAFE_PATH, "OMP_WAIT_POLICY": "PASSIVE"}.items():  # which the command sets for good
+            monkeypatch.setenv(name, value)
         handler = signal.getsignal(signal.SIGTERM)
         try:
             with pytest.raises(SystemExit) as ended:

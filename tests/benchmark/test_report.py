@@ -379,7 +379,7 @@ def test_a_result_of_gigabytes_is_named_and_left_out(results: Path) -> None:
     said = list[str]()
     with little_memory():
         reading.read(results / "table1", said.append)
-    assert said == [f"{path}: has more than 4194304 bytes, or of something else; left out"]
+    assert said == [f"{path}: has more than 4194304 bytes; left out"]
 
 
 def of_zeros(path: Path, value: float) -> None:

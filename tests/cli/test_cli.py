@@ -173,14 +173,14 @@ def test_in_an_empty_folder_it_says_at_once_what_to_type(tmp_path: Path, argumen
     [
         (("show", "--out", "/proc/x.png"), "/proc"),
         (("show", "--raw-latents", "z.npy", "--out", "/proc/x"), "/proc/x"),
-        (("render", "--gpus", "0", "--out", "/proc/x"), "/proc/x/shards"),
+        (("render", "--gpus", "0", "--out", "/proc/x"), "/proc/x"),
         (("pairs", "d", "--conditional", "laplace(0.1)", "--out", "/proc/x.h5"), "/proc"),
         (("bench", "--render", "--out", "/proc/x"), "/proc/x"),
         (("report", "--out", "/proc/x"), "/proc/x"),
         (("pull", "3dident", "--out", "/proc/x"), "/proc"),
-        (("push", "d", "/proc/x"), "/proc/x/shards"),
+        (("push", "d", "/proc/x"), "/proc/x"),
         (("export", "d", "--to", "mds", "--out", "/proc/x"), "/proc/x"),
-        (("import", "published", "--from", "3dident", "--out", "/proc/x"), "/proc/x/shards"),
+        (("import", "published", "--from", "3dident", "--out", "/proc/x"), "/proc/x"),
     ],
 )
 @pytest.mark.usefixtures("raw_file")

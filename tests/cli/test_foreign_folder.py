@@ -118,8 +118,8 @@ def test_nor_does_a_report_of_results_that_name_modules(typed: Typed, stranger: 
     assert typed(IDENT, *BENCH, "--kind", "identity").returncode == 0
     file = next((stranger / "results").glob("*/*/*/result.json"))
     result = json.loads(file.read_text())
-    recipe = json.loads(result["recipe"]) | {"loss": "theirs:loss", "encoder": "theirs:net", "own": {"theirs:net": ""}}
-    named = result | {"kind": "unsupervised", "own": "theirs.loss, theirs.net", "recipe": json.dumps(recipe)}
+    recipe = json.loads(result["recipe"]) | {"encoder": "theirs:net", "own": {"theirs:net": ""}}
+    named = result | {"own": "theirs.net", "recipe": json.dumps(recipe)}
     file.write_text(json.dumps(named))
     done = typed(IDENT, "report")
     assert done.returncode == 0, done.stderr

@@ -101,7 +101,6 @@ def test_a_dry_run_says_what_it_would_take_and_leaves_nothing(ident: Run, tmp_pa
         (("--workers", 0), "--workers 0: give a whole number from 1"),
         (("--gpus", -1), "--gpus -1: give a whole number from 0"),
         (("--gpus", 4), "--gpus 4: this machine has 0; give --gpus 0 to render on the CPU, or --ray"),
-        (("--gpus", 1, "--workers", 2), "--workers 2 with --gpus 1: each has a GPU of its own"),
         (("--recycle", 0), "--recycle 0: give a whole number from 1"),
         (("--max-failures", -1), "--max-failures -1: give a whole number from 0"),
         (("--out", ""), "names no place"),

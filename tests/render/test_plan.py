@@ -69,6 +69,11 @@ def test_a_dataset_that_was_begun_with_an_earlier_preset_goes_on_with_it(tmp_pat
         take_up(plan(tmp_path / "d", recipe=now), force=False)
 
 
+def test_no_worker_shares_a_gpu(tmp_path: Path) -> None:
+    with pytest.raises(Impossible, match="--workers 2 with --gpus 1: each has a GPU of its own; give fewer"):
+        plan(tmp_path, gpus=1, workers=2)
+
+
 def test_a_begun_import_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / ".parts").mkdir()
     (tmp_path / ".imported").write_text("{}")

@@ -276,7 +276,7 @@ def test_two_runs_do_not_share_an_output(tmp_path: Path) -> None:
 
 def test_what_is_left_of_a_killed_run_goes(tmp_path: Path, wanted: dict[str, bytes]) -> None:
     (tmp_path / "d" / "shards").mkdir(parents=True)
-    for name in (".ident-abc", "shards/.ident-def"):
+    for name in (".ident-abcd0123", "shards/.ident-_e_f4567"):
         (tmp_path / "d" / name).write_text("half")
     (tmp_path / "d" / ".parts").mkdir()
     (tmp_path / "d" / ".parts" / "00000.part").write_text("half")
