@@ -308,7 +308,7 @@ def loader(
         if seed is None:
             raise Impossible(f"conditional {conditional}: give a seed, too")
         sampler = open_sampler(data, conditional, space="box", seed=seed, say=lambda _: None)
-        sampler.tune(RECALL)
+        sampler.tune(RECALL, lambda _: None)
     elif seed is not None:
         raise Impossible(f"seed {seed}: the sampler has one of its own; leave it out")
     else:

@@ -78,7 +78,7 @@ def pull(
         if context.get_parameter_source(option) is ParameterSource.COMMANDLINE and not useful:
             raise Impossible(f"--{option} with {source}: {why}; leave it out")
     place = out if out is not None else f"data/{stem(source)}"
-    check_folder(Storage(place).here.absolute().parent)
+    check_folder(Storage(place).here)
     if packed:
         made = []
         for suffix, archive in archives.find(source, zenodo).items():

@@ -83,14 +83,14 @@ def session_folder() -> AbstractContextManager[Path]:
     variable = next((name for name in names if os.environ.get(name)), None)
     if variable is None:
         return temporary.folder(Path("/tmp"))
-    parent = os.environ[variable]
+    parent = str(Path(os.environ[variable]).absolute())
     most = LONGEST_SOCKET - SOCKET - len(str(os.getpid())) - temporary.LENGTH - len("/")
     if len(os.fsencode(parent)) > most:
         raise Impossible(
             f"{variable}={parent}: {len(os.fsencode(parent))} bytes, and Ray's sockets there may have paths of "
             f"{LONGEST_SOCKET}; shorten it to {most} or fewer, like {variable}=/tmp"
         )
-    return temporary.folder(Path(parent).absolute())
+    return temporary.folder(Path(parent))
 
 
 def start(ray: Any, address: str | None, folder: Path | None, cores: int, gpus: int | None) -> None:

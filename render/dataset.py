@@ -128,9 +128,14 @@ class Dataset:
 
 def check_there(place: str, purpose: str = "", *, n: int = 1000, split: str = "train", instead: str = "") -> None:
     """Refuse a place without a dataset, saying what to type to have one of n images there."""
-    if Storage(place).size(MANIFEST) is not None:
+    try:
+        next(iter(Storage(place).stream(MANIFEST)), b"")  # not its size, which not every server says
+    except (FileNotFoundError, NotADirectoryError):
+        pass
+    else:
         return
-    usual, to = DEFAULT + f"-{split}" * (split != "train"), f" --out {shlex.quote(place)}"
+    usual = DEFAULT + f"-{split}" * (split != "train")
+    to = "" if "://" in place else f" --out {shlex.quote(place)}"
     rendered = f"ident render --n {n}" + f" --split {split}" * (split != "train") + to * (place != usual)
     pulled = "ident pull 3dident" + to * (place != usual)
     either = pulled if place == usual or split == "train" else ""

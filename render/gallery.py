@@ -31,7 +31,8 @@ from ident.render.storage import TEMPORARY, make_folder, make_inside, npy, open_
 
 def recipe(raw: Float32s, settings: Settings, **more: object) -> dict[str, Any]:
     """All that decides the pixels of a file, as JSON knows it."""
-    made = {"raw_latents": raw.tolist(), "settings": asdict(settings), "renderer": dict(renderer()), **more}
+    described = {**asdict(settings), "quality": settings.quality.describe()}
+    made = {"raw_latents": raw.tolist(), "settings": described, "renderer": dict(renderer()), **more}
     return dict(json.loads(json.dumps(made)))
 
 

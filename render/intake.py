@@ -176,7 +176,7 @@ class Intake:
         if journal is None:
             if len(self._journals) >= OPEN:
                 self._journals.pop(next(iter(self._journals))).close()
-            journal = Journal(self._file(*block), self._key, 2)
+            journal = Journal(self._file(*block), sha256(self._key + b"image, source").digest(), 2)
         self._journals[block] = journal  # the last, as the one used last
         return journal
 

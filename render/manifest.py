@@ -134,16 +134,17 @@ class Recipe:
 
     def describe(self) -> dict[str, Any]:
         """The recipe as it stands in dataset.json."""
-        quality = json.loads(json.dumps(asdict(self.settings.quality)))
-        if not quality["known_ground"]:  # as datasets say it that were made before there was such a thing
-            del quality["known_ground"]
         return {
             "size": self.settings.size,
             "codec": self.codec,
             "passes": list(self.passes),
             "shard_size": self.shard_size,
             "source": self.source.describe(),
-            "render": {**renderer(), "device": "gpu" if self.settings.gpus else "cpu", **quality},
+            "render": {
+                **renderer(),
+                "device": "gpu" if self.settings.gpus else "cpu",
+                **self.settings.quality.describe(),
+            },
             "latents": describe_latents(),
             **({} if self.positives is None else {"positives": self.positives.describe()}),
         }

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import platform
 import sys
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cache
 from importlib import metadata, resources
 from types import MappingProxyType
+from typing import Any
 
 from ident.render.errors import Impossible
 
@@ -43,6 +45,11 @@ class Quality:
     denoise: bool
     known_ground: bool = False
     """Whether the ground is rendered only where a light moves over it or the object's shadow falls: see `ground`."""
+
+    def describe(self) -> dict[str, Any]:
+        """As JSON has it; what has no known ground is described as before there was one."""
+        described: dict[str, Any] = json.loads(json.dumps(asdict(self)))
+        return {name: value for name, value in described.items() if name != "known_ground" or value}
 
     def __post_init__(self) -> None:
         if not self.exposures:

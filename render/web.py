@@ -32,6 +32,8 @@ Pause = Callable[[float], object]
 """Waits for so many seconds."""
 
 CHUNK = 2**20
+PACKED = {"gzip", "x-gzip", "deflate", "br", "zstd", "compress", "x-compress"}
+"""Encodings whose bytes are not those of the file."""
 ATTEMPTS = 6  # one after the other that bring nothing
 PROGRESS = 2**16  # bytes by which an attempt has brought something
 LONGEST_WAIT = 60.0  # seconds between attempts
@@ -340,7 +342,7 @@ def _checked(url: str, response: urllib3.BaseHTTPResponse) -> urllib3.BaseHTTPRe
     if status in (200, 206, 416):
         encoding = response.headers.get("Content-Encoding", "identity")
         # A packed archive is called encoded by some servers: the bytes are the archive's all the same.
-        if encoding not in ("", "identity") and not re.search(r"\.(tar|tgz)", url):
+        if PACKED & set(re.findall(r"[\w-]+", encoding.lower())) and not re.search(r"\.(tar|tgz)", url):
             response.close()
             raise Failed(f"{url}: comes encoded, {encoding[:20]!r}, which was not asked for: look at its server")
         return response

@@ -177,7 +177,7 @@ def test_in_an_empty_folder_it_says_at_once_what_to_type(tmp_path: Path, argumen
         (("pairs", "d", "--conditional", "laplace(0.1)", "--out", "/proc/x.h5"), "/proc"),
         (("bench", "--render", "--out", "/proc/x"), "/proc/x"),
         (("report", "--out", "/proc/x"), "/proc/x"),
-        (("pull", "3dident", "--out", "/proc/x"), "/proc"),
+        (("pull", "3dident", "--out", "/proc/x"), "/proc/x"),
         (("push", "d", "/proc/x"), "/proc/x"),
         (("export", "d", "--to", "mds", "--out", "/proc/x"), "/proc/x"),
         (("import", "published", "--from", "3dident", "--out", "/proc/x"), "/proc/x"),

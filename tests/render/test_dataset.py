@@ -10,7 +10,10 @@ import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import numpy as np
@@ -19,7 +22,7 @@ import torch
 from torch.utils.data import DataLoader
 
 from ident.render import dataset, latents, storage
-from ident.render.dataset import Dataset
+from ident.render.dataset import Dataset, check_there
 from ident.render.errors import Failed, Impossible
 from ident.render.latents import to_scene_values
 from ident.render.manifest import Manifest, Recipe, Record, Uniform
@@ -335,3 +338,27 @@ def test_recipes_that_cannot_be() -> None:
     ):
         with pytest.raises(Impossible, match=said):
             made()
+
+
+class WithoutLengths(SimpleHTTPRequestHandler):
+    """A server that does not say how long a file is."""
+
+    def send_header(self, keyword: str, value: str) -> None:
+        if keyword != "Content-Length":
+            super().send_header(keyword, value)
+
+    def log_message(self, *_: object) -> None:
+        """Nothing."""
+
+
+def test_a_dataset_is_there_whatever_its_server_says_of_its_size(tmp_path: Path) -> None:
+    paint(tmp_path / "d", n=8)
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(WithoutLengths, directory=str(tmp_path))) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        place = f"http://127.0.0.1:{server.server_port}"
+        check_there(f"{place}/d")
+        with pytest.raises(
+            Impossible, match=rf"{place}/x: no dataset; type ident render --n 1000 or ident pull 3dident$"
+        ):
+            check_there(f"{place}/x")
+        server.shutdown()

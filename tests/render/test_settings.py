@@ -33,6 +33,11 @@ def test_no_preset_is_what_it_was_before() -> None:
     assert all(FORMER[name] not in (PRESETS[name], PRESETS_SMALL[name]) for name in FORMER)
 
 
+def test_a_quality_without_a_known_ground_is_described_as_before() -> None:
+    assert set(plain(4).describe()) == {"exposures", "denoise"}
+    assert PRESETS["draft"].describe()["known_ground"] is True
+
+
 def test_small_images_have_presets_of_their_own() -> None:
     assert list(PRESETS_SMALL) == list(PRESETS)
     assert preset("draft", 111) == PRESETS_SMALL["draft"] != preset("draft", 112) == PRESETS["draft"]

@@ -132,8 +132,8 @@ HOSTILE: dict[str, tuple[Callable[[], Iterable[bytes]], str]] = {
         "comes encoded, 'gzip', which was not asked for: look at its server",
     ),
     "an encoding": (
-        lambda: [OK + f"Content-Encoding: {OWNED}\r\n\r\n".encode()],
-        f"comes encoded, {OWNED!r}, which was not asked for: look at its server",
+        lambda: [OK + f"Content-Encoding: br {OWNED}\r\n\r\n".encode()],
+        f"comes encoded, {f'br {OWNED}'[:20]!r}, which was not asked for: look at its server",
     ),
     "without an end": (
         lambda: chain([OK + b"\r\n"], repeat(bytes(2**16), 800)),

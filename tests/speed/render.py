@@ -54,7 +54,7 @@ print(since, until, *(hashlib.sha256(image.tobytes()).hexdigest() for image in i
 
 def side_by_side(prelude: str, cores: int) -> tuple[float, list[str]]:
     """Wall time of an engine a core, each in a process that starts with the prelude, and the images' sha256."""
-    command = [sys.executable, "-P", "-c", ALONE.format(prelude=prelude)]
+    command = [sys.executable, "-c", ALONE.format(prelude=prelude)]
     runs = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(cores)]
     done = [run.communicate()[0].split() for run in runs]
     wall = max(float(words[1]) for words in done) - min(float(words[0]) for words in done)
