@@ -72,9 +72,9 @@ def check_disk(folder: Path | None, error: type[Failed | Impossible]) -> None:
         )
 
 
-SOCKET = len("/session_2000-01-01_00-00-00_000000_/sockets/plasma_store")
+SOCKET = len("/session_2000-01-01_00-00-00_000000_4194304/sockets/plasma_store")
 LONGEST_SOCKET = 107 if sys.platform == "linux" else 103
-"""Bytes of a Unix socket's path, of which Ray takes so many, and the number of its driver."""
+"""Bytes of a Unix socket's path, and of these Ray's part: it ends in the largest process number that Linux gives."""
 
 
 def session_folder() -> AbstractContextManager[Path]:
@@ -84,7 +84,7 @@ def session_folder() -> AbstractContextManager[Path]:
     if variable is None:
         return temporary.folder(Path("/tmp"))
     parent = str(Path(os.environ[variable]).absolute())
-    most = LONGEST_SOCKET - SOCKET - len(str(os.getpid())) - temporary.LENGTH - len("/")
+    most = LONGEST_SOCKET - SOCKET - temporary.LENGTH - len("/")
     if len(os.fsencode(parent)) > most:
         raise Impossible(
             f"{variable}={parent}: {len(os.fsencode(parent))} bytes, and Ray's sockets there may have paths of "
