@@ -17,7 +17,7 @@ from ident.cli.options import one_place, own
 from ident.cli.progress import duration, plural, progress
 from ident.cli.terminal import say, say_json, say_table, warn
 from ident.render.errors import Impossible
-from ident.render.storage import LOCK, check_folder, lock, make_inside
+from ident.render.store.files import LOCK, check_folder, lock, make_inside
 
 if TYPE_CHECKING:
     from ident.benchmark.report.tables import Line
@@ -115,13 +115,15 @@ def bench(
         datasets.check_all_there(datasets.places(data, test_data))
 
     # Here, as PyTorch takes seconds.
-    from ident.benchmark import distributions, plugins, processes, report
+    from ident.benchmark import plugins, report
+    from ident.benchmark.latents import distributions
     from ident.benchmark.report import tables
     from ident.benchmark.suites import bench as work
     from ident.benchmark.suites import results
     from ident.benchmark.suites.rows import load_suite, select, with_loss
     from ident.benchmark.suites.runs import runs_of
     from ident.benchmark.suites.tiers import load_tier
+    from ident.benchmark.training import distributed
 
     suite = load_suite(suite_name)
     tier = load_tier(tier_name, images=suite.images, encoder=encoder, trust=trust)
@@ -138,7 +140,7 @@ def bench(
         raise Impossible(
             f"--device {device}: --gpus, --parallel and --ray-address choose GPUs themselves; leave it out"
         )
-    if (gpus or processes.launched()) and (parallel or ray_address):
+    if (gpus or distributed.launched()) and (parallel or ray_address):
         raise Impossible("--gpus shares each batch, --parallel has a run on each GPU: give one of them")
     runs = runs_of(suite, rows, chosen, seeds, tier)
     if gpus:
@@ -147,27 +149,27 @@ def bench(
     found: dict[str, Data] = {}
     if suite.images:
         places = datasets.places(data, test_data, tier.name if render else "")
-        if render and not processes.launched():
+        if render and not distributed.launched():
             for split, place in places.items():
                 with progress(f"rendering {split}") as done:
                     datasets.render(split, place, tier, ray_address, lambda far: done(far.done, far.total))
         found = datasets.find(places)
-        if not processes.rank() and (larger := datasets.larger(found["train"], tier)):
+        if not distributed.rank() and (larger := datasets.larger(found["train"], tier)):
             say(larger, err=True)
         runs = [replace(run, data=found) for run in runs]
         meant = sorted({str(distributions.parse(text, tier.scale)) for text in work.without_scale(runs)})
-        if meant and not processes.rank():
+        if meant and not distributed.rank():
             say(f"tier {tier.name}: its scale is {tier.scale:g}, rows have {', '.join(meant)}", err=True)
     elif data or test_data or render:
         raise Impossible(f"--suite {suite.name}: has no images; leave out --data, --test-data and --render")
     folder = out / suite.folder / tier.name
-    if gpus and not processes.launched():
+    if gpus and not distributed.launched():
         if not force:
             work.left_of(runs, folder, force=False)  # which says what is impossible in one line
         work.launch(gpus, ["-m", "ident.cli", *sys.argv[1:]])
     train = partial(work.by_ray, address=ray_address) if parallel or ray_address else work.here
-    with processes.joined(device) as device:
-        first = processes.rank() == 0
+    with distributed.joined(device) as device:
+        first = distributed.rank() == 0
         make_inside(out, suite.folder, tier.name)
         with lock(folder / LOCK, f"{folder}: somebody works there") if first else nullcontext():
             left = work.left_of(runs, folder, force=force)
@@ -195,9 +197,9 @@ def bench(
 
 def train_left(suite: Suite, left: Sequence[Run], folder: Path, train: Train) -> None:
     """Train what is left; of processes that share each batch the first tells how far it is."""
-    from ident.benchmark import processes
+    from ident.benchmark.training import distributed
 
-    first = processes.rank() == 0
+    first = distributed.rank() == 0
     with telling(suite.name, suite.metrics[0], left) if first else nullcontext(lambda *_: None) as tell:
         for run, result in train(left, folder, tell=tell):
             if first:

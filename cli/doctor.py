@@ -19,10 +19,10 @@ import click
 from rich.text import Text
 
 from ident.cli.terminal import say_json, say_table
-from ident.render import cluster
+from ident.render.blender.settings import LIBRARIES, RENDERS, lacking
 from ident.render.children import ask
 from ident.render.errors import Failed
-from ident.render.settings import LIBRARIES, RENDERS, lacking
+from ident.render.stage import cluster
 
 State = Literal["ok", "none", "broken"]
 GB = 1e9
@@ -53,8 +53,8 @@ try:
     from ident.render import engine
 except Impossible as error:
     sys.exit(str(error))
-from ident.render.scene import place
-from ident.render.settings import Settings
+from ident.render.worlds.scene import place
+from ident.render.blender.settings import Settings
 engine.Engine(Settings(size=16)).image(place([0] * 10))
 print(json.dumps([engine.version(), [f"{gpu.name} ({gpu.backend})" for gpu in engine.gpus()]]))
 """

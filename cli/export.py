@@ -6,10 +6,10 @@ import click
 
 from ident.cli.progress import progress
 from ident.cli.terminal import say, say_json
-from ident.render.dataset import Dataset
-from ident.render.exporting import Export
-from ident.render.layouts import LAYOUTS
-from ident.render.storage import Storage
+from ident.render.exchange.exporting import Export
+from ident.render.exchange.layouts import LAYOUTS
+from ident.render.store.dataset import Dataset
+from ident.render.store.storage import Storage
 
 LISTED = "\b\nLayouts:\n" + "\n".join(f"  {name:<13}  {layout.meaning}" for name, layout in LAYOUTS.items())
 

@@ -9,10 +9,10 @@ import click
 from ident.cli.export import LISTED
 from ident.cli.output import say_made
 from ident.cli.progress import in_bytes, progress
-from ident.render.codecs import CODECS
-from ident.render.importing import bring_path
-from ident.render.layouts import LAYOUTS
-from ident.render.storage import Storage
+from ident.render.exchange.importing import bring_path
+from ident.render.exchange.layouts import LAYOUTS
+from ident.render.store.codecs import CODECS
+from ident.render.store.storage import Storage
 
 EPILOG = """\b
 Examples:

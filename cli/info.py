@@ -9,8 +9,8 @@ import click
 
 from ident.cli.progress import in_bytes
 from ident.cli.terminal import say, say_json
-from ident.render.manifest import Manifest
-from ident.render.storage import Storage
+from ident.render.store.manifest import Manifest
+from ident.render.store.storage import Storage
 
 EPILOG = """\b
 Examples:

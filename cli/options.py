@@ -5,8 +5,8 @@ from __future__ import annotations
 import click
 
 from ident.benchmark import plugins
+from ident.render.blender.settings import check_passes
 from ident.render.errors import Impossible
-from ident.render.settings import check_passes
 
 QUALITY = "How much work an image gets; reference is the paper's, and takes 60 times as long as balanced."
 

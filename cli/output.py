@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from ident.cli.progress import in_bytes
 from ident.cli.terminal import say, say_json
-from ident.render.manifest import MANIFEST, Manifest
-from ident.render.storage import Storage
+from ident.render.store.manifest import MANIFEST, Manifest
+from ident.render.store.storage import Storage
 
 
 def say_made(made: list[tuple[Storage, Manifest]], *, as_json: bool) -> None:

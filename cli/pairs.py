@@ -14,8 +14,8 @@ import click
 from ident.cli.options import one_place, own
 from ident.cli.progress import Done, duration, in_bytes, progress
 from ident.cli.terminal import say, say_json, say_table
-from ident.render.dataset import DEFAULT, Dataset, check_there
-from ident.render.storage import check_folder, check_room
+from ident.render.store.dataset import DEFAULT, Dataset, check_there
+from ident.render.store.files import check_folder, check_room
 
 KINDS = ("auto", "flat", "ivf", "hnsw")
 
@@ -85,9 +85,18 @@ def pairs(
     dataset = Dataset(data)
     check_folder(out.absolute().parent)
 
-    from ident.benchmark import matching  # here: it takes PyTorch, which takes seconds
-    from ident.benchmark.distributions import scale_taken
-    from ident.benchmark.pairs import BATCH, SAMPLE_BATCH, Pairs, Sampler, batches, check_target, open_sampler, save
+    from ident.benchmark.latents.distributions import scale_taken
+    from ident.benchmark.pairs import matching  # here: it takes PyTorch, which takes seconds
+    from ident.benchmark.pairs.pairs import (
+        BATCH,
+        SAMPLE_BATCH,
+        Pairs,
+        Sampler,
+        batches,
+        check_target,
+        open_sampler,
+        save,
+    )
 
     remark = partial(say, err=True)
     if conditional is not None and (taken := scale_taken(conditional)):

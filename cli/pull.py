@@ -10,10 +10,11 @@ from click.core import ParameterSource
 from ident.cli.output import say_made
 from ident.cli.progress import in_bytes, progress
 from ident.cli.terminal import say, say_json
-from ident.render import archives, transfer
-from ident.render.codecs import CODECS
 from ident.render.errors import Impossible
-from ident.render.storage import Storage, check_folder
+from ident.render.exchange import archives, transfer
+from ident.render.store.codecs import CODECS
+from ident.render.store.files import check_folder
+from ident.render.store.storage import Storage
 
 EPILOG = """\b
 Examples:

@@ -6,8 +6,8 @@ import click
 
 from ident.cli.output import say_made
 from ident.cli.progress import in_bytes, progress
-from ident.render import transfer
-from ident.render.storage import Storage
+from ident.render.exchange import transfer
+from ident.render.store.storage import Storage
 
 EPILOG = """\b
 Examples:

@@ -9,13 +9,13 @@ import click
 from ident.cli.options import QUALITY, own, parse_passes
 from ident.cli.progress import duration, in_bytes, plural, progress
 from ident.cli.terminal import say, say_json
-from ident.render import cluster, stage
-from ident.render import plan as planning
-from ident.render.codecs import CODECS
+from ident.render.blender.settings import PRESETS, Settings, absent
 from ident.render.errors import Impossible
-from ident.render.manifest import MANIFEST, Recipe, Uniform
-from ident.render.settings import PRESETS, Settings, absent
-from ident.render.storage import Storage
+from ident.render.stage import cluster, stage
+from ident.render.stage import plan as planning
+from ident.render.store.codecs import CODECS
+from ident.render.store.manifest import MANIFEST, Recipe, Uniform
+from ident.render.store.storage import Storage
 
 EPILOG = """\b
 Examples:
@@ -90,8 +90,8 @@ def render(
     settings = Settings(size, planning.quality(storage, quality, size, force=force), gpus)
     drawn = None
     if positives is not None:
-        from ident.benchmark.distributions import scale_taken  # here: they take PyTorch, which takes seconds
-        from ident.benchmark.positives import Drawn
+        from ident.benchmark.latents.distributions import scale_taken  # here: they take PyTorch, which takes seconds
+        from ident.benchmark.pairs.positives import Drawn
 
         if taken := scale_taken(positives):
             say(taken, err=True)

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from ident.cli.terminal import say, say_json, warn
-from ident.render.storage import check_folder
+from ident.render.store.files import check_folder
 
 EPILOG = """\b
 Examples:

@@ -10,9 +10,10 @@ from click.core import ParameterSource
 from ident.cli.options import QUALITY, parse_passes
 from ident.cli.progress import progress
 from ident.cli.terminal import say, say_json
-from ident.render import gallery, latents
+from ident.render.blender.settings import PRESETS, Settings, plain, preset
 from ident.render.errors import Impossible
-from ident.render.settings import PRESETS, Settings, plain, preset
+from ident.render.stage import gallery
+from ident.render.worlds import latents
 
 
 def parse_grid(_: click.Context, __: click.Parameter, value: str | None) -> tuple[int, int] | None:

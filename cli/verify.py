@@ -6,7 +6,7 @@ import click
 
 from ident.cli.progress import plural, progress
 from ident.cli.terminal import say, say_json
-from ident.render import verify as verifying
+from ident.render.store import verify as verifying
 
 EPILOG = """\b
 Examples:

@@ -4,11 +4,11 @@ A cell begins at each `# %%`, as Jupyter (by jupytext), VS Code, PyCharm and Spy
 """
 
 # %% Render images to train on and to test on, by Ray: on this machine, or on the cluster at `address`
-from ident.render import stage
-from ident.render.manifest import Recipe, Uniform
-from ident.render.plan import Plan
-from ident.render.settings import PRESETS, Settings
-from ident.render.storage import Storage
+from ident.render.stage import stage
+from ident.render.store.manifest import Recipe, Uniform
+from ident.render.stage.plan import Plan
+from ident.render.blender.settings import PRESETS, Settings
+from ident.render.store.storage import Storage
 
 for split, n in (("train", 128), ("test", 128)):
     recipe = Recipe(Uniform(seed=0, split=split), Settings(size=64, quality=PRESETS["draft"]))
@@ -16,8 +16,8 @@ for split, n in (("train", 128), ("test", 128)):
     stage.render(plan, address=None, tell=lambda far: print(f"\r{far.done} of {far.total}", end=""))
 
 # %% Load them: neither Blender nor Ray is needed from here on
-from ident.render import latents
-from ident.render.dataset import Dataset
+from ident.render.worlds import latents
+from ident.render.store.dataset import Dataset
 
 data, test = Dataset("data/library-train"), Dataset("data/library-test")
 image, raw_latents = data[3]  # (64, 64, 3) uint8 and (10,) float32
@@ -25,7 +25,7 @@ print(f"\n{len(data)} images of {image.shape}, the latents of one:")
 print(dict(zip(latents.NAMES, raw_latents.round(2).tolist(), strict=True)))
 
 # %% Draw positive pairs: of each anchor the image nearest to a draw of the conditional
-from ident.benchmark.pairs import open_sampler
+from ident.benchmark.pairs.pairs import open_sampler
 
 sampler = open_sampler(data, "normal(0.2)", space="box", seed=0, say=print)
 pairs = sampler.draw(0, 16)  # batch 0 of 16 pairs, whoever draws it
@@ -33,7 +33,8 @@ print("anchors", pairs.anchor, "positives", pairs.positive, "distances", pairs.d
 
 # %% Train an encoder to tell positives from the other anchors
 import torch
-from ident.benchmark import encoders, losses, similarities
+from ident.benchmark.models import encoders
+from ident.benchmark.losses import contrastive as losses, similarities
 
 to_box = encoders.encoder(len(latents.NAMES), "box", network="resnet18")
 encoder = torch.nn.Sequential(encoders.Pixels(*data.manifest.moments()), to_box)
@@ -49,7 +50,7 @@ for number in range(20):
     print(f"step {number}: loss {loss.item():.3f}")
 
 # %% Score it: R2 up to affine maps, MCC up to permutations, with intervals and what chance gives
-from ident.benchmark import metrics
+from ident.benchmark.metrics import scores as metrics
 
 with torch.no_grad():
     recovered = encoder.eval()(torch.from_numpy(test.images(range(len(test)))).permute(0, 3, 1, 2))

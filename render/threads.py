@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
 
-from ident.render.cluster import cores
+from ident.render.stage.cluster import cores
 
 T = TypeVar("T")
 R = TypeVar("R")

@@ -17,12 +17,12 @@ import hypothesis
 import pytest
 
 from ident.cli import main
-from ident.render import latents
 from ident.render.children import SAFE_PATH
-from ident.render.scene import Scene, place
+from ident.render.worlds import latents
+from ident.render.worlds.scene import Scene, place
 from tests.processes import HANG, MARK, end, started_by, wait_for
 
-# For those that start Ray in this process: read as ray is imported, see ident.render.cluster.
+# For those that start Ray in this process: read as ray is imported, see ident.render.stage.cluster.
 os.environ.update(RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER="0", RAY_USAGE_STATS_ENABLED="0", RAY_AUTH_MODE="token")
 os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
 

@@ -36,14 +36,14 @@ import pyarrow as pa
 from PIL import Image
 from pyarrow import parquet
 
-from ident.benchmark import neighbours
-from ident.render.dataset import Dataset
-from ident.render.manifest import Uniform
+from ident.benchmark.pairs import neighbours
+from ident.render.store.dataset import Dataset
+from ident.render.store.manifest import Uniform
 from tests.processes import HANG, MARK, end, gone
 from tests.render.engines import RECIPE
-from tests.render.test_dataset import HOSTILE as MANIFESTS
-from tests.render.test_dataset import WANTED, paint
-from tests.render.test_importing import FILES, png, tar
+from tests.render.exchange.test_importing import FILES, png, tar
+from tests.render.store.test_dataset import HOSTILE as MANIFESTS
+from tests.render.store.test_dataset import WANTED, paint
 from tests.servers import serving
 
 MEMORY, DISK = 3 * 2**29, 2**30

@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
 from html import escape
-from importlib.resources import files
+from importlib import resources
 from io import BytesIO
 from pathlib import Path
 from string import Template
@@ -20,15 +20,16 @@ import numpy.typing as npt
 from matplotlib.figure import Figure
 from PIL import Image
 
-from ident.benchmark.metrics import checked
+from ident.benchmark.metrics.scores import checked
 from ident.benchmark.report import formats, plots, records
 from ident.benchmark.report.reading import Part, Source
 from ident.benchmark.report.tables import Cell, Column, Line, columns_of, described, distinct, remarks
 from ident.benchmark.suites.results import FOLDER, NEIGHBOURS, RECOVERED, RESULT, Result, Warn
 from ident.benchmark.suites.rows import KINDS, Suite, shortened
-from ident.render import latents, storage
 from ident.render.aliases import Float64s
 from ident.render.errors import Impossible
+from ident.render.store import files
+from ident.render.worlds import latents
 
 PAGE, RECORDS = "index.html", "results.jsonl"
 MARK = '<meta name="generator" content="ident report">'
@@ -45,7 +46,7 @@ COLOURS = 64, 256
 def write(sources: Sequence[Source], folder: Path, warn: Warn, *, force: bool = False) -> dict[str, Any]:
     """Write the page, its pictures and the records to a folder; says where they are."""
     page = folder / PAGE
-    storage.make_folder(folder)
+    files.make_folder(folder)
     if page.exists() and not force and not is_ours(page):
         raise Impossible(f"{page}: is no report of ident; give another --out, or --force")
     made = _records(sources)
@@ -53,13 +54,13 @@ def write(sources: Sequence[Source], folder: Path, warn: Warn, *, force: bool = 
     text = maker.page(sources)
     contents = {**maker.files, RECORDS: records.as_lines(made), PAGE: text.encode("utf-8", "backslashreplace")}
     for name, content in contents.items():
-        storage.write(folder / name, content)
+        files.write(folder / name, content)
     return {"page": str(page), "files": [str(folder / name) for name in contents], "results": made}
 
 
 def is_ours(page: Path) -> bool:
     """Whether a page is one that may be overwritten: its head says so."""
-    with os.fdopen(storage.open_plain(page), "rb") as file:
+    with os.fdopen(files.open_plain(page), "rb") as file:
         return MARK.encode() in file.read(2**12)
 
 
@@ -97,7 +98,7 @@ class Maker:
             f"<li>{letter} <code>{escape(str(source.place))}</code></li>"
             for letter, source in zip(letters, sources, strict=True)
         ]
-        text = files("ident.benchmark.report").joinpath("page.html").read_text()
+        text = resources.files("ident.benchmark.report").joinpath("page.html").read_text()
         script = text.partition("<script>")[2].partition("</script>")[0]
         return Template(text).substitute(
             mark=MARK,
@@ -231,7 +232,7 @@ def pair(path: Path, dim: int) -> tuple[Float64s, Float64s]:
 
 def arrays(path: Path, *names: str) -> Iterator[npt.NDArray[Any]]:
     """The arrays in a .npz file, which are not packed: nothing is larger than the file."""
-    with os.fdopen(storage.open_plain(path), "rb") as file:
+    with os.fdopen(files.open_plain(path), "rb") as file:
         size = file.seek(0, os.SEEK_END)
         if size > len(names) * LARGEST_RECOVERED:
             raise ValueError(f"{size} bytes, more than {len(names) * LARGEST_RECOVERED}")
@@ -244,12 +245,12 @@ def arrays(path: Path, *names: str) -> Iterator[npt.NDArray[Any]]:
                 if archive.getinfo(f"{name}.npy").compress_type != ZIP_STORED:
                     raise ValueError(f"{name} is packed, which ident bench does not do")
                 with archive.open(f"{name}.npy") as array:
-                    yield storage.read_npy(array, LARGEST_RECOVERED)
+                    yield files.read_npy(array, LARGEST_RECOVERED)
 
 
 def photograph(path: Path) -> bytes:
     """A picture made small."""
-    with os.fdopen(storage.open_plain(path), "rb") as file, Image.open(file, formats=("PNG",)) as image:
+    with os.fdopen(files.open_plain(path), "rb") as file, Image.open(file, formats=("PNG",)) as image:
         if image.width * image.height > LARGEST_PICTURE:
             raise ValueError(f"{image.width} x {image.height} pixels, more than {LARGEST_PICTURE} in all")
         small = image.convert("RGB")

@@ -12,12 +12,13 @@ import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from ident.benchmark import distributions, metrics, spaces
+from ident.benchmark.latents import distributions, spaces
+from ident.benchmark.metrics import scores as metrics
 from ident.benchmark.report.tables import Line, cell, groups, learned
 from ident.benchmark.suites.results import Result
 from ident.benchmark.suites.rows import Row, Suite
-from ident.render import storage
 from ident.render.aliases import Float64s
+from ident.render.store import files
 
 DOTS = 1000
 """Of a scatter plot."""
@@ -33,7 +34,7 @@ def write(suite: Suite, lines: Sequence[Line], folder: Path) -> list[Path]:
     """The plots of all that is done, as files; gives their names."""
     drawn = figures(suite, lines)
     for name, figure in drawn.items():
-        with storage.whole(folder / name) as part:
+        with files.whole(folder / name) as part:
             figure.savefig(part, format="png", dpi=150)
     return [folder / name for name in drawn]
 

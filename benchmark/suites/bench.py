@@ -18,22 +18,25 @@ from typing import Any, NoReturn
 import numpy as np
 import torch
 
-from ident.benchmark import distributions, processes
+from ident.benchmark.latents import distributions
 from ident.benchmark.suites.images import Images
 from ident.benchmark.suites.results import FORMAT, NEIGHBOURS, RECOVERED, RESULT, Result, recipe_of, result_of
 from ident.benchmark.suites.rows import AUGMENTATIONS, Suite
 from ident.benchmark.suites.runs import Run
 from ident.benchmark.suites.synthetic import Synthetic
 from ident.benchmark.suites.task import RowTask
-from ident.benchmark.train import Progress, train
-from ident.render import children, cluster, storage
+from ident.benchmark.training import distributed
+from ident.benchmark.training.train import Progress, train
+from ident.render import children
 from ident.render.errors import Failed, Impossible
+from ident.render.stage import cluster
+from ident.render.store import files
 
 CHECKPOINT, MODEL, SCALARS = "checkpoint.pt", "model.pt", "tensorboard"
 """Of a run: where it goes on, what it came to, what TensorBoard shows."""
 
 MADE = re.compile(
-    "|".join([storage.TEMPORARY.pattern, *map(re.escape, (RESULT, RECOVERED, NEIGHBOURS, CHECKPOINT, MODEL))])
+    "|".join([files.TEMPORARY.pattern, *map(re.escape, (RESULT, RECOVERED, NEIGHBOURS, CHECKPOINT, MODEL))])
 )
 EVENTS = re.compile(r"events\.out\.tfevents\..+")
 """The names of a run's files, and of those that TensorBoard's writer makes."""
@@ -65,7 +68,7 @@ def perform(run: Run, folder: Path, device: str, tell: Callable[[int, dict[str, 
 
 def performed(run: Run, folder: Path, device: str, tell: Callable[[int, dict[str, float]], object]) -> Result:
     """The same with the threads that there are."""
-    place = storage.make_inside(folder, run.name)
+    place = files.make_inside(folder, run.name)
     task, progress = task_of(run, device), Progress()
     if run.kind != "identity" and any(True for _ in task.model.parameters()):
         made_by = recipe_of(run, device=torch.device(device).type)  # whose random numbers are others
@@ -76,7 +79,7 @@ def performed(run: Run, folder: Path, device: str, tell: Callable[[int, dict[str
                 )
         except Failed as error:
             raise Failed(f"{run.name}: {error}") from error
-    if processes.rank():  # the first process does the rest
+    if distributed.rank():  # the first process does the rest
         return {}
     found = {split: task.recovered(split) for split in task.splits}
     scores = {
@@ -99,15 +102,15 @@ def performed(run: Run, folder: Path, device: str, tell: Callable[[int, dict[str
         "machine": machine(device),
     }
     z, recovered = found["test"]
-    with storage.whole(place / RECOVERED) as part, part.open("wb") as file:
+    with files.whole(place / RECOVERED) as part, part.open("wb") as file:
         np.savez(file, latents=z.numpy(), recovered=recovered.numpy())
     if isinstance(task, Images):
-        storage.write(place / NEIGHBOURS, task.neighbours(recovered))
+        files.write(place / NEIGHBOURS, task.neighbours(recovered))
     if run.kind != "identity":
-        with storage.whole(place / MODEL) as part, part.open("wb") as file:
+        with files.whole(place / MODEL) as part, part.open("wb") as file:
             torch.save(task.model.state_dict(), file)
     text = json.dumps(result, indent=1)
-    storage.write(place / RESULT, text.encode())
+    files.write(place / RESULT, text.encode())
     (place / CHECKPOINT).unlink(missing_ok=True)
     read: Result = json.loads(text)
     return read
@@ -116,7 +119,7 @@ def performed(run: Run, folder: Path, device: str, tell: Callable[[int, dict[str
 @contextmanager
 def scalars(folder: Path) -> Iterator[Callable[[int, dict[str, float]], object]]:
     """Gives a function that writes losses and scores for TensorBoard."""
-    if processes.rank():
+    if distributed.rank():
         yield lambda *_: None
         return
     from torch.utils.tensorboard import SummaryWriter  # here: it takes a second
@@ -126,7 +129,7 @@ def scalars(folder: Path) -> Iterator[Callable[[int, dict[str, float]], object]]
 
         def write(step: int, last: dict[str, float]) -> None:
             if not writers:
-                storage.make_inside(folder.parent, folder.name)
+                files.make_inside(folder.parent, folder.name)
                 # What was written after the checkpoint that this goes on from is written again.
                 writers.append(stack.enter_context(SummaryWriter(folder, purge_step=step)))
             for name, value in last.items():
@@ -204,11 +207,11 @@ def device_of(asked: str, address: str | None = None) -> str:
 
 def left_of(runs: Sequence[Run], folder: Path, *, force: bool) -> list[Run]:
     """The runs that are not done, the same for all processes that share batches; all, if what was done is forgotten."""
-    if force and processes.rank() == 0:
+    if force and distributed.rank() == 0:
         forget(runs, folder)
-    processes.wait()
+    distributed.wait()
     left = [run for run in runs if result_of(run, folder) is None]
-    processes.wait()
+    distributed.wait()
     return left
 
 
@@ -218,8 +221,8 @@ def forget(runs: Sequence[Run], folder: Path) -> None:
         place = folder / run.name
         try:
             if not place.is_symlink():
-                storage.remove_folder(place / SCALARS, EVENTS)
-                storage.remove_folder(place, MADE)
+                files.remove_folder(place / SCALARS, EVENTS)
+                files.remove_folder(place, MADE)
         except OSError as error:
             raise Failed(f"{place}: cannot be deleted ({error.strerror})") from error
 
@@ -262,8 +265,8 @@ def by_ray(
                     except ray.exceptions.RayError as error:
                         raise Failed(f"{run.name}: was lost: {' '.join(str(error).split())}") from error
                     if not (folder / run.name / RESULT).exists():  # made on a machine that does not see the folder
-                        storage.make_inside(folder, run.name)
-                        storage.write(folder / run.name / RESULT, json.dumps(result, indent=1).encode())
+                        files.make_inside(folder, run.name)
+                        files.write(folder / run.name / RESULT, json.dumps(result, indent=1).encode())
                     yield run, result
         finally:
             for reference in waiting:

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ident.benchmark.spaces import Box
-from ident.benchmark.train import is_number
+from ident.benchmark.latents.spaces import Box
+from ident.benchmark.training.train import is_number
 from ident.render.errors import Impossible
-from ident.render.latents import NAMES
+from ident.render.worlds.latents import NAMES
 
 
 @dataclass(frozen=True)

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
-from ident.render import cluster, plan, stage
-from ident.render.dataset import DEFAULT, Dataset, check_there
+from ident.render.blender.settings import Settings
 from ident.render.errors import Impossible
-from ident.render.manifest import Recipe, Uniform
-from ident.render.settings import Settings
-from ident.render.storage import Storage
+from ident.render.stage import cluster, plan, stage
+from ident.render.store.dataset import DEFAULT, Dataset, check_there
+from ident.render.store.manifest import Recipe, Uniform
+from ident.render.store.storage import Storage
 
 if TYPE_CHECKING:
     from ident.benchmark.suites.tiers import Tier  # which takes PyTorch, and that seconds

@@ -13,21 +13,23 @@ from PIL import Image
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from ident.benchmark import distributions, encoders, processes
-from ident.benchmark.augmentations import Augmentations
-from ident.benchmark.distributions import Distribution
-from ident.benchmark.pairs import RECALL, Exact, open_sampler
-from ident.benchmark.seeds import seeded, stream
-from ident.benchmark.spaces import Box
+from ident.benchmark.latents import distributions
+from ident.benchmark.latents.distributions import Distribution
+from ident.benchmark.latents.spaces import Box
+from ident.benchmark.models import encoders
+from ident.benchmark.pairs.augmentations import Augmentations
+from ident.benchmark.pairs.pairs import RECALL, Exact, open_sampler
 from ident.benchmark.suites.rows import AUGMENTATIONS
 from ident.benchmark.suites.runs import Run
 from ident.benchmark.suites.task import AUGMENTED, BATCHES, ENCODER, FIRST, RowTask
-from ident.benchmark.train import Batch
+from ident.benchmark.training import distributed
+from ident.benchmark.training.seeds import seeded, stream
+from ident.benchmark.training.train import Batch
 from ident.render.aliases import Int64s
-from ident.render.dataset import Dataset
 from ident.render.errors import Impossible
-from ident.render.latents import NAMES
+from ident.render.store.dataset import Dataset
 from ident.render.threads import in_order
+from ident.render.worlds.latents import NAMES
 
 AHEAD = 8
 """Batches that are made before the encoder asks for them."""
@@ -53,7 +55,7 @@ class Images(RowTask):
         with seeded(stream(run.seed, ENCODER)):
             encoder = encoders.encoder(row.dim, row.model_space, run.curriculum.side, tier.encoder)
         encoder = encoder.to(memory_format=torch.channels_last)
-        self.encoder = processes.normed_together(nn.Sequential(encoders.Pixels(mean, sd), encoder))
+        self.encoder = distributed.normed_together(nn.Sequential(encoders.Pixels(mean, sd), encoder))
         if tier.compile:
             self.encoder.compile()
         self.learn(self.encoder)
@@ -73,7 +75,7 @@ class Images(RowTask):
 
     def batch(self, number: int) -> Batch:
         """The share that this process has of batch `number`."""
-        mine = processes.share(self.size)
+        mine = distributed.share(self.size)
         if self.conditional is not None:
             return self.pairs(number, slice(2 * mine.start, 2 * mine.stop))
         drawn = self.drawn(number, self.size)[mine]
@@ -122,8 +124,8 @@ class Images(RowTask):
             return nn.functional.mse_loss(self.encode(images), batch["latents"])
         if "number" in batch:
             augmented = self.augmented(images.repeat(2, 1, 1, 1), int(batch["number"]))
-            return self.of_pairs(*map(processes.gather, self.encode(augmented).chunk(2)))
-        found, among = processes.gather(self.encode(images)), int(batch["among"])
+            return self.of_pairs(*map(distributed.gather, self.encode(augmented).chunk(2)))
+        found, among = distributed.gather(self.encode(images)), int(batch["among"])
         share, rest = among / len(found), (len(found) - among) // 2
         near, anchor, positive = found.split([among, rest, rest])
         losses, start, weight = [(1 - share) * self.of_pairs(anchor, positive)] if rest else [], 0, 1.0
@@ -141,7 +143,7 @@ class Images(RowTask):
 
     def augmented(self, images: Tensor, number: int) -> Tensor:
         """Images, augmented by draws that belong to a batch and to this process."""
-        generator = self.generator(AUGMENTED, number, processes.rank())
+        generator = self.generator(AUGMENTED, number, distributed.rank())
         return 255 * Augmentations().draw(images.float() / 255, generator=generator)
 
     def encode(self, images: Tensor) -> Tensor:

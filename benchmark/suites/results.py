@@ -9,14 +9,14 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from ident.benchmark.metrics import METRICS
+from ident.benchmark.metrics.scores import METRICS
 from ident.benchmark.suites.data import Data
 from ident.benchmark.suites.rows import SUITES, Row, Suite, load_suite
 from ident.benchmark.suites.runs import Run, shared_row, shared_run
 from ident.benchmark.suites.tiers import Tier
-from ident.benchmark.train import differing, is_number
+from ident.benchmark.training.train import differing, is_number
 from ident.render.errors import Failed, Impossible
-from ident.render.storage import read
+from ident.render.store.files import read
 
 RESULT, RECOVERED, NEIGHBOURS = "result.json", "recovered.npz", "neighbours.png"
 """Of a run: its scores; latents and what is recovered of them; the nearest images."""

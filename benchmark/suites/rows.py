@@ -10,7 +10,11 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from ident.benchmark import distributions, encoders, losses, plugins, similarities, spaces
+from ident.benchmark import plugins
+from ident.benchmark.latents import distributions, spaces
+from ident.benchmark.losses import contrastive as losses
+from ident.benchmark.losses import similarities
+from ident.benchmark.models import encoders
 from ident.render.errors import Impossible
 
 KINDS = ("identity", "supervised", "unsupervised")
@@ -134,9 +138,9 @@ def load_suite(name: str) -> Suite:
     """A suite by its name."""
     if name not in SUITES:
         raise Impossible(f"suite {name!r}: choose from {', '.join(SUITES)}")
-    content = read(name)
+    content = read(f"tables/{name}")
     if "runs" in content:
-        content = read(content["runs"]) | content
+        content = read(f"tables/{content['runs']}") | content
     shared, papers = content.pop("every_row", {}), content.pop("papers", None)
     rows = tuple(row_of(number + 1, {**shared, **given}) for number, given in enumerate(content["rows"]))
     if papers:

@@ -8,12 +8,13 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from ident.benchmark import plugins, spaces
+from ident.benchmark import plugins
+from ident.benchmark.latents import spaces
 from ident.benchmark.suites.curriculum import Curriculum
 from ident.benchmark.suites.data import Data
 from ident.benchmark.suites.rows import Row, Suite
 from ident.benchmark.suites.tiers import Tier
-from ident.benchmark.train import Training
+from ident.benchmark.training.train import Training
 from ident.render.errors import Impossible
 
 IMAGES_LACK = {"whiten": False, "spread": 0.0, "region": 1.0, "parts": 1}

@@ -10,13 +10,15 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from ident.benchmark import distributions, encoders, mixing, spaces
-from ident.benchmark.seeds import seeded, stream
-from ident.benchmark.spaces import Box, Space
+from ident.benchmark.latents import distributions, spaces
+from ident.benchmark.latents.spaces import Box, Space
+from ident.benchmark.models import encoders
+from ident.benchmark.sources import mixing
 from ident.benchmark.suites import curriculum
 from ident.benchmark.suites.runs import Run
 from ident.benchmark.suites.task import BATCHES, ENCODER, MEASURES, MIXING, SAMPLES, RowTask
-from ident.benchmark.train import Batch
+from ident.benchmark.training.seeds import seeded, stream
+from ident.benchmark.training.train import Batch
 
 MEASURED = 20_000
 """Samples that are measured before a training: what whitens observations, and how far positives are."""

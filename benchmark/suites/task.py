@@ -9,11 +9,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ident.benchmark import losses, metrics, plugins, similarities
-from ident.benchmark.seeds import seeded, stream
+from ident.benchmark import plugins
+from ident.benchmark.losses import contrastive as losses
+from ident.benchmark.losses import similarities
+from ident.benchmark.metrics import scores as metrics
 from ident.benchmark.suites.rows import Row
 from ident.benchmark.suites.runs import Run
-from ident.benchmark.train import Batch, autocast
+from ident.benchmark.training.seeds import seeded, stream
+from ident.benchmark.training.train import Batch, autocast
 from ident.render.errors import Failed
 
 MIXING, ENCODER, BATCHES, SAMPLES, RESAMPLES, MEASURES, AUGMENTED, FIRST, LOSS = range(9)

@@ -9,12 +9,15 @@ from dataclasses import MISSING, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, cast
 
-from ident.benchmark import distributions, encoders, metrics, plugins
+from ident.benchmark import plugins
+from ident.benchmark.latents import distributions
+from ident.benchmark.metrics import scores as metrics
+from ident.benchmark.models import encoders
 from ident.benchmark.suites.curriculum import Curriculum
 from ident.benchmark.suites.rows import frozen, read
-from ident.benchmark.train import Training, is_number
+from ident.benchmark.training.train import Training, is_number
+from ident.render.blender.settings import PRESETS
 from ident.render.errors import Impossible
-from ident.render.settings import PRESETS
 
 TIERS = ("demo", "laptop", "paper")
 

@@ -19,7 +19,7 @@ import torch
 from PIL import Image
 from torch import Tensor, nn
 
-from ident.benchmark import plugins, processes
+from ident.benchmark import plugins
 from ident.benchmark.report.tables import lines_of
 from ident.benchmark.suites import bench, data, results, rows, tiers
 from ident.benchmark.suites.curriculum import Curriculum
@@ -29,13 +29,14 @@ from ident.benchmark.suites.results import recipe_of
 from ident.benchmark.suites.rows import load_suite
 from ident.benchmark.suites.runs import Run
 from ident.benchmark.suites.tiers import load_tier
-from ident.benchmark.train import Training, train
-from ident.render.dataset import Dataset
+from ident.benchmark.training import distributed
+from ident.benchmark.training.train import Training, train
 from ident.render.errors import Failed, Impossible
-from ident.render.latents import NAMES
-from ident.render.manifest import Uniform
+from ident.render.store.dataset import Dataset
+from ident.render.store.manifest import Uniform
+from ident.render.worlds.latents import NAMES
 from tests.render.engines import RECIPE
-from tests.render.test_dataset import paint
+from tests.render.store.test_dataset import paint
 
 STEPS = Training(steps=4, batch_size=8, learning_rate=1e-3, looks=2)
 LAPTOP = replace(load_tier("laptop", images=True), name="quick", supervised=STEPS, unsupervised=STEPS, samples=24)
@@ -280,27 +281,27 @@ def test_images_that_are_larger_than_meant_are_named(painted: dict[str, Data]) -
 
 @pytest.mark.parametrize("norm", [nn.BatchNorm3d(2), nn.BatchNorm1d(2, affine=False), nn.SyncBatchNorm(2)])
 def test_a_batch_norm_that_cannot_be_shared_is_named(norm: nn.Module, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(processes, "world", lambda: 2)
+    monkeypatch.setattr(distributed, "world", lambda: 2)
     with pytest.raises(Impossible, match=rf"^1: this {type(norm).__name__} cannot share a batch"):
-        processes.normed_together(nn.Sequential(nn.Identity(), norm))
+        distributed.normed_together(nn.Sequential(nn.Identity(), norm))
 
 
 def share_of_two(folder: str) -> None:
     """In a process that torchrun has started: the gradients of a loss that both have a part in."""
     places = json.loads(Path(folder, "places.json").read_text())
-    with processes.joined("cpu"):
+    with distributed.joined("cpu"):
         task = Images(run_of({split: Data(*place) for split, place in places.items()}, 1, SMALL), "cpu")
         found = losses_and_gradients(task)
-        torch.save([*found, task.model.state_dict()], f"{folder}/{processes.rank()}.pt")
+        torch.save([*found, task.model.state_dict()], f"{folder}/{distributed.rank()}.pt")
         del task
         gc.collect()
 
 
 def losses_and_gradients(task: Images) -> list[Any]:
     """Of the first batches, to one of two kinds of pairs, the gradients of the last, and the batch norm's moments."""
-    from ident.benchmark.train import Loss
+    from ident.benchmark.training.train import Loss
 
-    loss_of = processes.together(Loss(task))
+    loss_of = distributed.together(Loss(task))
     losses = []
     for number in range(3):
         task.model.zero_grad()
@@ -336,9 +337,9 @@ def test_two_processes_have_the_gradients_of_one(painted: dict[str, Data], tmp_p
 
 
 def test_a_batch_that_does_not_divide_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(processes, "world", lambda: 3)
+    monkeypatch.setattr(distributed, "world", lambda: 3)
     with pytest.raises(Impossible, match="batch_size 8: does not divide among 3"):
-        processes.share(8)
+        distributed.share(8)
 
 
 def test_datasets_that_do_not_fit(painted: dict[str, Data], tmp_path: Path) -> None:

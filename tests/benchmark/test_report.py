@@ -30,14 +30,14 @@ from ident.benchmark.suites.results import FOLDER
 from ident.benchmark.suites.rows import load_suite
 from ident.benchmark.suites.runs import Run
 from ident.benchmark.suites.tiers import load_tier
-from ident.benchmark.train import Training
-from ident.render import latents
+from ident.benchmark.training.train import Training
 from ident.render.errors import Impossible
-from ident.render.manifest import Uniform
+from ident.render.store.manifest import Uniform
+from ident.render.worlds import latents
 from tests.browser import browsing
 from tests.render.engines import RECIPE
+from tests.render.store.test_dataset import paint
 from tests.render.test_bombs import little_memory
-from tests.render.test_dataset import paint
 
 SHORT = Training(steps=2, batch_size=16, learning_rate=1e-3, looks=2)
 QUICK = {

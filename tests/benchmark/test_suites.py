@@ -13,16 +13,16 @@ from typing import Any
 import pytest
 import torch
 
-from ident.benchmark import losses
+from ident.benchmark.losses import contrastive as losses
 from ident.benchmark.suites import bench, results, rows, synthetic, tiers
 from ident.benchmark.suites.curriculum import Curriculum
 from ident.benchmark.suites.rows import KINDS, load_suite, select
 from ident.benchmark.suites.runs import Run, runs_of
 from ident.benchmark.suites.synthetic import Synthetic
 from ident.benchmark.suites.tiers import load_tier
-from ident.benchmark.train import Training
-from ident.render import cluster
+from ident.benchmark.training.train import Training
 from ident.render.errors import Failed, Impossible
+from ident.render.stage import cluster
 
 QUICK = replace(
     load_tier("laptop"),

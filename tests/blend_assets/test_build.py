@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import zstandard
 
-from ident.render.engine import SCENE_FILE
+from ident.render.blender.engine import SCENE_FILE
 
 DESCRIBE = Path(__file__).with_name("describe.py")
 

@@ -18,14 +18,14 @@ import torch
 
 from ident.benchmark.suites.rows import KINDS as ROW_KINDS
 from ident.benchmark.suites.rows import SUITES as ROW_SUITES
-from ident.benchmark.train import DIGEST
+from ident.benchmark.training.train import DIGEST
 from ident.cli.bench import KINDS, SUITES
-from ident.render.manifest import Uniform
+from ident.render.store.manifest import Uniform
 from tests.cli.test_terminal import on_terminal
 from tests.conftest import Run, Start
 from tests.processes import HANG, state, wait_for
 from tests.render.engines import RECIPE
-from tests.render.test_dataset import paint
+from tests.render.store.test_dataset import paint
 
 IDENTITY = ("bench", "--suite", "table2", "--kind", "identity")
 

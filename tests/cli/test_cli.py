@@ -18,11 +18,11 @@ from click.testing import CliRunner
 from ident.cli import COMMANDS, interrupt_again
 from ident.cli import doctor as doctoring
 from ident.cli import ident as command
-from ident.render import latents
-from ident.render.cluster import cycles_gpus
+from ident.render.stage.cluster import cycles_gpus
+from ident.render.worlds import latents
 from tests.conftest import Run, Start
 from tests.processes import HANG, wait_for
-from tests.render.test_dataset import paint
+from tests.render.store.test_dataset import paint
 
 QUICK = ("--size", 16, "--samples", 1)
 
@@ -118,12 +118,12 @@ GOES_ON = "ident: stopped; typed again, the same command goes on with what it ha
 @pytest.mark.parametrize(
     ("module", "work", "arguments", "says"),
     [
-        ("ident.render.stage", "render", ("render", "--n", "8", "--gpus", "0"), GOES_ON),
-        ("ident.render.plan", "estimate", ("render", "--n", "8", "--gpus", "0", "--dry-run"), STOPPED),
-        ("ident.render.verify", "verify", ("--debug", "verify", "nowhere"), STOPPED),
+        ("ident.render.stage.stage", "render", ("render", "--n", "8", "--gpus", "0"), GOES_ON),
+        ("ident.render.stage.plan", "estimate", ("render", "--n", "8", "--gpus", "0", "--dry-run"), STOPPED),
+        ("ident.render.store.verify", "verify", ("--debug", "verify", "nowhere"), STOPPED),
         ("ident.cli.doctor", "examine", ("doctor",), STOPPED),
         ("ident.cli.import_", "bring_path", ("import", ".", "--from", "mds", "--out", "d"), GOES_ON),
-        ("ident.render.transfer", "push", ("push", "a", "b"), GOES_ON),
+        ("ident.render.exchange.transfer", "push", ("push", "a", "b"), GOES_ON),
     ],
 )
 def test_only_what_goes_on_says_so(

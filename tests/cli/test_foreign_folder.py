@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.render.engines import RECIPE
-from tests.render.test_dataset import paint
+from tests.render.store.test_dataset import paint
 
 MODULES = (
     *(
@@ -127,7 +127,7 @@ def test_nor_does_a_report_of_results_that_name_modules(typed: Typed, stranger: 
 
 OWN = """
 from dataclasses import dataclass
-from ident.benchmark.distributions import Uniform
+from ident.benchmark.latents.distributions import Uniform
 
 def spread(anchor, positive):
     return (anchor - positive).square().mean()
@@ -166,7 +166,7 @@ def test_what_the_user_names_is_found_there_by_workers_too(
 
 ENCODER = """
 from pathlib import Path
-from ident.benchmark.encoders import mlp as net
+from ident.benchmark.models.encoders import mlp as net
 Path("imported").touch()
 """
 

@@ -13,11 +13,11 @@ import pytest
 from click.testing import CliRunner, Result
 
 from ident.cli import ident as command
-from ident.render.dataset import Dataset
 from ident.render.errors import Failed, Impossible
-from ident.render.manifest import Manifest
-from ident.render.storage import Storage
-from tests.render.test_dataset import WANTED, N, paint
+from ident.render.store.dataset import Dataset
+from ident.render.store.manifest import Manifest
+from ident.render.store.storage import Storage
+from tests.render.store.test_dataset import WANTED, N, paint
 
 LAYOUTS = ("3dident", "causal3dident", "webdataset", "mds", "huggingface")
 IDENTITY = ("bench", "--suite", "table2", "--row", "3", "--kind", "identity", "--device", "cpu", "--out")

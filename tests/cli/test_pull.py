@@ -11,16 +11,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ident.render.dataset import Dataset
-from ident.render.layouts import LAYOUTS
-from ident.render.manifest import Manifest
-from ident.render.storage import Storage
-from ident.render.transfer import AT_ONCE
+from ident.render.exchange.layouts import LAYOUTS
+from ident.render.exchange.transfer import AT_ONCE
+from ident.render.store.dataset import Dataset
+from ident.render.store.manifest import Manifest
+from ident.render.store.storage import Storage
 from tests.conftest import Run, Start
 from tests.processes import wait_for
 from tests.render.engines import RECIPE
-from tests.render.test_dataset import WANTED, N, paint
-from tests.render.test_importing import FILES, RAW, tar
+from tests.render.exchange.test_importing import FILES, RAW, tar
+from tests.render.store.test_dataset import WANTED, N, paint
 from tests.servers import serving
 
 

@@ -24,9 +24,9 @@ import pytest
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
 from werkzeug.serving import make_server
 
-from ident.render import latents
-from ident.render.cluster import cycles_gpus
-from ident.render.dataset import Dataset
+from ident.render.stage.cluster import cycles_gpus
+from ident.render.store.dataset import Dataset
+from ident.render.worlds import latents
 from tests.conftest import Run, Start
 from tests.processes import HANG, below, gone, running, wait_for
 from tests.servers import as_s3

@@ -26,7 +26,7 @@ from ident.cli.terminal import printable, say_json
 from ident.render.errors import Failed, Impossible
 from tests.conftest import Run
 from tests.render.engines import RECIPE
-from tests.render.test_dataset import paint
+from tests.render.store.test_dataset import paint
 
 OSC = "\x1b]0;owned\x07"
 """Changes the title of a terminal's window."""

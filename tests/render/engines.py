@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ident.render.latents import to_scene_values
-from ident.render.manifest import Recipe, Uniform
-from ident.render.scene import Scene, place
-from ident.render.settings import Settings, plain
+from ident.render.blender.settings import Settings, plain
+from ident.render.store.manifest import Recipe, Uniform
+from ident.render.worlds.latents import to_scene_values
+from ident.render.worlds.scene import Scene, place
 
 
 def digest(scene: Scene) -> npt.NDArray[np.uint8]:

@@ -27,17 +27,18 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from ident.render import latents
-from ident.render.dataset import Dataset
 from ident.render.errors import Failed, Impossible
-from ident.render.importing import bring_path
-from ident.render.layouts import LAYOUTS, pages
-from ident.render.layouts.files import Header, files_of_archive
-from ident.render.layouts.layout import detect
-from ident.render.manifest import Manifest, Record
-from ident.render.storage import Storage, sha256
-from tests.render.test_dataset import paint
-from tests.render.test_importing import FILES, RAW, npy, tar
+from ident.render.exchange.importing import bring_path
+from ident.render.exchange.layouts import LAYOUTS, pages
+from ident.render.exchange.layouts.files import Header, files_of_archive
+from ident.render.exchange.layouts.layout import detect
+from ident.render.store.dataset import Dataset
+from ident.render.store.files import sha256
+from ident.render.store.manifest import Manifest, Record
+from ident.render.store.storage import Storage
+from ident.render.worlds import latents
+from tests.render.exchange.test_importing import FILES, RAW, npy, tar
+from tests.render.store.test_dataset import paint
 
 GIB = 2**30
 
@@ -225,8 +226,8 @@ def test_an_mds_sample_of_a_gigabyte(tmp_path: Path) -> None:
 LIMITED = r"""
 import re, sys
 from pathlib import Path
-from ident.render.importing import bring_path
-from ident.render.storage import Storage
+from ident.render.exchange.importing import bring_path
+from ident.render.store.storage import Storage
 try:
     bring_path(Path(sys.argv[1]), "huggingface", Storage(sys.argv[2]), codec="fast", force=False, tell=lambda *_: None)
 except Exception as error:

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from ident.benchmark.suites.tiers import load_tier
-from ident.render import archives
+from ident.render.blender.settings import Settings
 from ident.render.errors import Failed, Impossible
-from ident.render.layouts.files import untarring
-from ident.render.settings import Settings
+from ident.render.exchange import archives
+from ident.render.exchange.layouts.files import untarring
 
 
 def test_what_python_programs_catch() -> None:

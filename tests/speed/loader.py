@@ -14,12 +14,12 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-from ident.render.dataset import Dataset
-from ident.render.manifest import Recipe, Uniform
-from ident.render.pool import frames
-from ident.render.scene import Scene
-from ident.render.settings import Settings
-from tests.render.test_dataset import paint
+from ident.render.blender.settings import Settings
+from ident.render.stage.pool import frames
+from ident.render.store.dataset import Dataset
+from ident.render.store.manifest import Recipe, Uniform
+from ident.render.worlds.scene import Scene
+from tests.render.store.test_dataset import paint
 
 Images = npt.NDArray[np.uint8]
 

@@ -8,11 +8,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ident.benchmark import distributions, encoders, losses
-from ident.benchmark.mixing import mixing
-from ident.benchmark.similarities import Distance
-from ident.benchmark.spaces import Box
-from ident.benchmark.train import keep_memory
+from ident.benchmark.latents import distributions
+from ident.benchmark.latents.spaces import Box
+from ident.benchmark.losses import contrastive as losses
+from ident.benchmark.losses.similarities import Distance
+from ident.benchmark.models import encoders
+from ident.benchmark.sources.mixing import mixing
+from ident.benchmark.training.train import keep_memory
 from tests.speed import rounds
 from tests.speed.rounds import Step
 

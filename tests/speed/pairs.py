@@ -13,12 +13,13 @@ from typing import Any
 import faiss
 import torch
 
-from ident.benchmark import distributions, neighbours
-from ident.benchmark.neighbours import Neighbours
-from ident.benchmark.pairs import BATCH, Sampler
-from ident.benchmark.spaces import Box
-from ident.render import latents
+from ident.benchmark.latents import distributions
+from ident.benchmark.latents.spaces import Box
+from ident.benchmark.pairs import neighbours
+from ident.benchmark.pairs.neighbours import Neighbours
+from ident.benchmark.pairs.pairs import BATCH, Sampler
 from ident.render.aliases import Float32s
+from ident.render.worlds import latents
 
 IMAGES, SCALE, WANTED = 250_000, 0.05, 0.999
 DRAWN = 40 * BATCH

@@ -14,11 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from ident.render import latents
 from ident.render.aliases import Float32s, Float64s
-from ident.render.engine import Engine
-from ident.render.scene import place
-from ident.render.settings import LIGHTS, PRESETS, Exposure, Quality, Settings
+from ident.render.blender.engine import Engine
+from ident.render.blender.settings import LIGHTS, PRESETS, Exposure, Quality, Settings
+from ident.render.worlds import latents
+from ident.render.worlds.scene import place
 
 SCENES, SIZE = 30, 224
 CONVERGED = Quality(tuple(Exposure((light,), 128, 384) for light in LIGHTS), denoise=False)

@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ident.render import latents
-from ident.render.engine import Engine
-from ident.render.scene import place
-from ident.render.settings import FORMER, LIGHTS, PRESETS, Exposure, Quality, Settings, preset
-from ident.render.verify import psnr
+from ident.render.blender.engine import Engine
+from ident.render.blender.settings import FORMER, LIGHTS, PRESETS, Exposure, Quality, Settings, preset
+from ident.render.store.verify import psnr
+from ident.render.worlds import latents
+from ident.render.worlds.scene import place
 
 BARS = {"draft": 78, "balanced": 50, "high": 18}
 SCENES = 6  # an engine
@@ -45,7 +45,7 @@ def work(quality: Quality, start: int, rounds: int, size: int = 224, n: int = SC
 ALONE = """
 {prelude}
 import hashlib
-from ident.render.settings import PRESETS
+from ident.render.blender.settings import PRESETS
 from tests.speed.render import work
 since, until, images = work(PRESETS["balanced"], 0, 3)
 print(since, until, *(hashlib.sha256(image.tobytes()).hexdigest() for image in images))

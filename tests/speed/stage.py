@@ -14,15 +14,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ident.render import latents, stage
-from ident.render.dataset import Dataset
-from ident.render.engine import Engine
-from ident.render.manifest import Recipe, Uniform
-from ident.render.plan import Plan
-from ident.render.scene import Scene, place
-from ident.render.settings import Settings, preset
-from ident.render.storage import Storage
-from ident.render.worker import Renders, blender
+from ident.render.blender.engine import Engine
+from ident.render.blender.settings import Settings, preset
+from ident.render.stage import stage
+from ident.render.stage.plan import Plan
+from ident.render.stage.worker import Renders, blender
+from ident.render.store.dataset import Dataset
+from ident.render.store.manifest import Recipe, Uniform
+from ident.render.store.storage import Storage
+from ident.render.worlds import latents
+from ident.render.worlds.scene import Scene, place
 
 IMAGES = 60  # a worker
 WARM = 6

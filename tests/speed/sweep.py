@@ -19,11 +19,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ident.render import denoise, latents
-from ident.render.engine import Engine
-from ident.render.scene import place
-from ident.render.settings import FORMER, LIGHTS, PRESETS, Exposure, Quality, Settings, by_light, plain
-from ident.render.verify import psnr
+from ident.render.blender import denoise
+from ident.render.blender.engine import Engine
+from ident.render.blender.settings import FORMER, LIGHTS, PRESETS, Exposure, Quality, Settings, by_light, plain
+from ident.render.store.verify import psnr
+from ident.render.worlds import latents
+from ident.render.worlds.scene import place
 
 SCENES = 4  # a core
 CONVERGED = Quality(tuple(Exposure((light,), 384) for light in LIGHTS), denoise=False)

@@ -19,16 +19,19 @@ from PIL import Image
 from torch import Tensor
 from torchvision.transforms.functional import normalize, to_tensor
 
-from ident.benchmark import distributions, encoders, losses, similarities, spaces
+from ident.benchmark.latents import distributions, spaces
+from ident.benchmark.losses import contrastive as losses
+from ident.benchmark.losses import similarities
+from ident.benchmark.models import encoders
 from ident.benchmark.suites import data, rows, runs, tiers
 from ident.benchmark.suites.images import Images
-from ident.benchmark.train import Loss, State, Training, autocast, keep_memory, step
-from ident.render import stage
-from ident.render.dataset import Dataset
-from ident.render.manifest import Recipe, Uniform
-from ident.render.plan import Plan
-from ident.render.settings import PRESETS, Settings
-from ident.render.storage import Storage
+from ident.benchmark.training.train import Loss, State, Training, autocast, keep_memory, step
+from ident.render.blender.settings import PRESETS, Settings
+from ident.render.stage import stage
+from ident.render.stage.plan import Plan
+from ident.render.store.dataset import Dataset
+from ident.render.store.manifest import Recipe, Uniform
+from ident.render.store.storage import Storage
 from tests.speed import rounds
 from tests.speed.rounds import Step
 

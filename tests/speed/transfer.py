@@ -17,9 +17,10 @@ from typing import Any
 
 import numpy as np
 
-from ident.render import transfer
-from ident.render.manifest import Manifest, Record
-from ident.render.storage import Storage, sha256
+from ident.render.exchange import transfer
+from ident.render.store.files import sha256
+from ident.render.store.manifest import Manifest, Record
+from ident.render.store.storage import Storage
 from tests.render.engines import RECIPE
 
 SHARDS, SIZE = 64, 30_000_000  # bytes, as a shard of 1,000 images in `fast` has

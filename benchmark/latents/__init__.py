@@ -1,0 +1,1 @@
+"""Where latents live, and how they are drawn."""

@@ -1,0 +1,1 @@
+"""Contrastive losses, and the similarities that they compare by."""

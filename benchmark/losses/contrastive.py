@@ -1,0 +1,313 @@
+"""Contrastive losses as pure functions, and thin modules over them.
+
+All compare an anchor with its positive and with negatives by a similarity, which may be named as the tables write a
+model's conditional: `normal`, `laplace`, `vmf`, `gennorm(3)`. Where no negatives are given the other anchors are taken,
+which are draws of the marginal. No function holds (batch, batch, latent), nor (batch, batch): see `log_partition`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+
+from ident.benchmark.losses import fused, similarities
+from ident.benchmark.losses.similarities import Distance, Similarity
+from ident.render.errors import Impossible
+
+BLOCK = 2**18
+"""Elements of a block of (anchors, points), so that several stay in a core's cache."""
+
+Names = tuple[Tensor, Tensor] | int
+"""Integers for anchors (batch,) and for negatives (n,): an anchor is not compared with what has its name.
+
+A number k says that anchor i is negative k + i.
+"""
+
+
+class _LogPartition(torch.autograd.Function):
+    """See `log_partition`. The gradients are found on the way, so that no block is computed twice."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        anchor: Tensor,
+        points: Tensor,
+        more: Tensor,
+        names: Names | None,
+        similarity: Similarity,
+        temperature: float,
+    ) -> Tensor:
+        if p := fused.power(similarity, anchor, points, more):
+            logs, *gradients = fused.log_partition(anchor, points, more, names, p, temperature)
+            ctx.save_for_backward(*gradients)
+            return logs.mean()
+        wanted = any(ctx.needs_input_grad)
+        total = anchor.new_zeros(())
+        grad_anchor, grad_points, grad_more = map(torch.zeros_like, (anchor, points, more))
+        rows = max(1, BLOCK // max(1, len(points)))
+        for start in range(0, len(anchor), rows):
+            block = slice(start, start + rows)
+            s = similarity.all(anchor[block], points)
+            logits = s / temperature
+            if isinstance(names, int):
+                logits.diagonal(start + names).fill_(-math.inf)
+            elif names is not None:
+                logits.masked_fill_(names[0][block, None] == names[1], -math.inf)
+            highest = torch.maximum(logits.amax(1) if len(points) else more[block], more[block])
+            highest = highest.clamp_min(torch.finfo(highest.dtype).min)
+            weights = logits.sub_(highest[:, None]).exp_()
+            own = torch.exp(more[block] - highest)
+            sums = weights.sum(1) + own
+            total += (highest + sums.log()).sum()
+            if wanted:
+                scale = 1 / (len(anchor) * sums)
+                grad_more[block] = own * scale
+                back = similarity.back(anchor[block], points, s, weights, scale[:, None] / temperature)
+                grad_anchor[block] = back[0]
+                grad_points += back[1]
+        ctx.save_for_backward(grad_anchor, grad_points, grad_more)
+        return total / len(anchor)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        return (*(grad * saved for saved in ctx.saved_tensors), None, None, None)
+
+
+def log_partition(
+    anchor: Tensor,
+    points: Tensor,
+    more: Tensor | None,
+    names: Names | None,
+    similarity: Similarity,
+    temperature: float,
+) -> Tensor:
+    """The mean over anchors (batch, d) of log(exp(more) + sum over points (n, d) of exp(similarity / temperature)).
+
+    A point of the same name as the anchor is left out; `more` (batch,) is one more logit of each anchor. It works in
+    blocks of a few rows, with exact gradients, in float32 at least.
+    """
+    if more is None:
+        more = anchor.new_full((len(anchor),), -math.inf)
+    with torch.autocast(anchor.device.type, enabled=False):
+        found: Tensor = _LogPartition.apply(anchor, points, more, names, similarity, temperature)
+    return found
+
+
+def info_nce(
+    anchor: Tensor,
+    positive: Tensor,
+    negatives: Tensor | None = None,
+    *,
+    similarity: Similarity | str,
+    temperature: float = 1.0,
+    names: Names | None = None,
+    hard: Tensor | None = None,
+) -> Tensor:
+    """InfoNCE (Zimmermann et al., 2021, eq. 1 and 6): how well positives (batch, d) are told from negatives.
+
+    Negatives (n, d) serve all anchors (batch, d), `hard` ones (batch, m, d) their own anchor alone.
+    """
+    similarity = similarities.named(similarity)
+    own = alignment(anchor, positive, similarity, temperature)
+    own_and_hard = own
+    if hard is not None:
+        check_floats(hard=hard)
+        if hard.ndim != 3 or (len(hard), hard.shape[2]) != anchor.shape:
+            raise Impossible(f"hard negatives {tuple(hard.shape)} of {len(anchor)} anchors: give (batch, m, latents)")
+        near = similarity.rows(anchor[:, None].to(own.dtype), hard.to(own.dtype)) / temperature
+        own_and_hard = torch.logsumexp(torch.cat([own[:, None], near], 1), 1)
+    return uniformity(anchor, negatives, similarity, temperature, names, own_and_hard) - own.mean()
+
+
+def decoupled(
+    anchor: Tensor,
+    positive: Tensor,
+    negatives: Tensor | None = None,
+    *,
+    similarity: Similarity | str,
+    temperature: float = 1.0,
+    names: Names | None = None,
+) -> Tensor:
+    """InfoNCE without the positive in the denominator: the decoupled loss of Yeh et al. (2022)."""
+    own = alignment(anchor, positive, similarity, temperature)
+    return uniformity(anchor, negatives, similarity, temperature, names) - own.mean()
+
+
+def align_uniform(
+    anchor: Tensor,
+    positive: Tensor,
+    negatives: Tensor | None = None,
+    *,
+    similarity: Similarity | str,
+    temperature: float = 1.0,
+    names: Names | None = None,
+    weight: float = 0.5,
+) -> Tensor:
+    """Alignment by its weight and uniformity by the rest: half of InfoNCE with very many negatives (proposition A)."""
+    if not 0 <= weight <= 1:
+        raise Impossible(f"weight {weight:g} of the alignment: give a number from 0 to 1")
+    own = alignment(anchor, positive, similarity, temperature)
+    spread = uniformity(anchor, negatives, similarity, temperature, names)
+    count = spread.new_tensor(len(anchor if negatives is None else negatives))
+    if isinstance(names, tuple):
+        known, times = names[1].unique(return_counts=True)
+        at = torch.searchsorted(known, names[0]).clamp_max(len(known) - 1)
+        count = count - torch.where(known[at] == names[0], times[at], 0)
+    elif negatives is None or names is not None:
+        count = count - 1
+    return (1 - weight) * (spread - count.log().mean()) - weight * own.mean()
+
+
+def info_nce_among(points: Tensor, pairs: Tensor, *, similarity: Similarity | str, temperature: float = 1.0) -> Tensor:
+    """InfoNCE where one point (n, d) has many positives: pairs (m, 2) say of whom; all others are its negatives."""
+    spread, near = parts_among(points, pairs, similarity, temperature)
+    return spread - near
+
+
+def align_uniform_among(
+    points: Tensor, pairs: Tensor, *, similarity: Similarity | str, temperature: float = 1.0, weight: float = 0.5
+) -> Tensor:
+    """The same by `align_uniform`."""
+    spread, near = parts_among(points, pairs, similarity, temperature)
+    return (1 - weight) * (spread - math.log(len(points) - 1)) - weight * near
+
+
+def parts_among(
+    points: Tensor, pairs: Tensor, similarity: Similarity | str, temperature: float
+) -> tuple[Tensor, Tensor]:
+    """Uniformity of points (n, d), and the mean alignment of pairs (m, 2) of them, which is 0 of no pair."""
+    check_floats(points=points)
+    own = alignment(points[pairs[:, 0]], points[pairs[:, 1]], similarity, temperature)
+    return uniformity(points, None, similarity, temperature), own.sum() / max(1, len(own))
+
+
+def alignment(anchor: Tensor, positive: Tensor, similarity: Similarity | str, temperature: float) -> Tensor:
+    """How alike anchors (batch, d) and their positives (batch, d) are, over the temperature."""
+    check_floats(anchor=anchor, positive=positive)
+    if not 0 < temperature < math.inf:
+        raise Impossible(f"temperature {temperature:g}: give a number above 0")
+    if anchor.shape != positive.shape or anchor.ndim != 2:
+        raise Impossible(
+            f"anchors {tuple(anchor.shape)} and positives {tuple(positive.shape)}: give both as (batch, latents)"
+        )
+    return similarities.named(similarity).rows(full(anchor), full(positive)) / temperature
+
+
+def uniformity(
+    anchor: Tensor,
+    negatives: Tensor | None,
+    similarity: Similarity | str,
+    temperature: float,
+    names: Names | None = None,
+    more: Tensor | None = None,
+) -> Tensor:
+    """The mean of the logarithm of all that a positive is told from, see `log_partition`."""
+    check_floats(anchor=anchor, negatives=negatives)
+    if negatives is None:
+        if len(anchor) < 2:
+            raise Impossible("a batch of 1 has no negatives: give 2 or more anchors, or negatives")
+        negatives, names = anchor, 0
+    if negatives.ndim != 2 or not (len(negatives) or more is not None) or negatives.shape[1] != anchor.shape[1]:
+        raise Impossible(f"negatives {tuple(negatives.shape)} of anchors {tuple(anchor.shape)}: give (n, latents)")
+    if isinstance(names, int) and not 0 <= names <= len(negatives) - len(anchor):
+        raise Impossible(f"names {names}: {len(anchor)} anchors from there on are not among {len(negatives)} negatives")
+    return log_partition(full(anchor), full(negatives), more, names, similarities.named(similarity), temperature)
+
+
+def check_floats(**points: Tensor | None) -> None:
+    """Refuse, by its name, what is no tensor of floating-point numbers."""
+    for name, x in points.items():
+        if x is None or (isinstance(x, Tensor) and x.is_floating_point()):
+            continue
+        kind, dtype = type(x).__name__, getattr(x, "dtype", None)
+        of = f"{kind} of {dtype}" if dtype is not None else kind
+        raise Impossible(f"{name}: is a {of}; give a float tensor, like torch.as_tensor(x, dtype=torch.float32)")
+
+
+def full(x: Tensor) -> Tensor:
+    """In float32 at least: what is compared in less is lost at low temperatures."""
+    return x if x.dtype == torch.float64 else x.float()
+
+
+AMONG: dict[Callable[..., Tensor], Callable[..., Tensor]] = {
+    info_nce: info_nce_among,
+    decoupled: info_nce_among,  # where others are told from, the positive makes no difference
+    align_uniform: align_uniform_among,
+}
+"""What stands for a loss where a point has many positives."""
+
+
+class InfoNCE(nn.Module):
+    """`info_nce` and its kin as a module, called like the losses of lightly: loss(anchor, positive)."""
+
+    def __init__(
+        self, similarity: Similarity | str, temperature: float = 1.0, function: Callable[..., Tensor] = info_nce
+    ) -> None:
+        super().__init__()
+        self.similarity, self.temperature, self.function = similarities.named(similarity), temperature, function
+
+    def forward(self, anchor: Tensor, positive: Tensor, negatives: Tensor | None = None, **more: Any) -> Tensor:
+        """The loss."""
+        return self.function(
+            anchor, positive, negatives, similarity=self.similarity, temperature=self.temperature, **more
+        )
+
+    def among(self, points: Tensor, pairs: Tensor, outputs: slice = slice(None)) -> Tensor:
+        """The same of points (n, d) that have several positives, compared by some of their outputs."""
+        among = AMONG[self.function]
+        return among(points[:, outputs], pairs, similarity=self.similarity, temperature=self.temperature)
+
+
+class AnInfoNCE(nn.Module):
+    """InfoNCE by a distance that weighs each latent by its precision, which is learned (Rusak et al., 2024, eq. 3)."""
+
+    times_the_rate = 10.0
+    """How much larger the learning rate of the precisions is than that of an encoder, as in the authors' runs."""
+
+    def __init__(self, dim: int, precision: float = 1.0) -> None:
+        super().__init__()
+        if type(dim) is not int or dim < 1:
+            raise Impossible(f"dim {dim!r}: give the number of latents, a whole number from 1 on")
+        if not 0 < precision < math.inf:
+            raise Impossible(f"precision {precision:g}: give a number above 0")
+        self.log_precisions = nn.Parameter(torch.full((dim,), math.log(precision)))
+
+    @property
+    def precisions(self) -> Tensor:
+        """The diagonal (dim,) of Lambda."""
+        return self.log_precisions.exp()
+
+    def forward(self, anchor: Tensor, positive: Tensor, negatives: Tensor | None = None, **more: Any) -> Tensor:
+        """The loss."""
+        self._check(anchor=anchor, positive=positive, negatives=negatives, hard=more.get("hard"))
+        scale = (self.log_precisions / 2).exp()
+        others = {name: scale * value if name == "hard" else value for name, value in more.items()}
+        scaled = None if negatives is None else scale * negatives
+        return info_nce(scale * anchor, scale * positive, scaled, similarity=Distance(2.0), **others)
+
+    def among(self, points: Tensor, pairs: Tensor, outputs: slice = slice(None)) -> Tensor:
+        """The same of points (n, d) that have several positives, compared by some of their outputs."""
+        self._check(points=points)
+        scaled = (self.log_precisions / 2).exp() * points
+        return info_nce_among(scaled[:, outputs], pairs, similarity=Distance(2.0))
+
+    def _check(self, **points: Tensor | None) -> None:
+        """Refuse points that Lambda does not weigh, of which some would be broadcast in silence."""
+        check_floats(**points)
+        dim = len(self.log_precisions)
+        for name, x in points.items():
+            if x is not None and x.shape[-1:] != (dim,):
+                raise Impossible(f"{name} {tuple(x.shape)}: Lambda has {dim} precisions; give points of {dim} latents")
+
+
+LOSSES: dict[str, Callable[..., Tensor]] = {
+    "infonce": info_nce,
+    "decoupled": decoupled,
+    "align-uniform": align_uniform,
+}

@@ -1,0 +1,1 @@
+"""How well latents were recovered: scores, with intervals and chance."""

@@ -1,0 +1,1 @@
+"""Encoders, and the space that their output is brought to."""

@@ -1,0 +1,1 @@
+"""Positive pairs: nearest neighbours, rendered ones, augmentations."""

@@ -1,0 +1,1 @@
+"""What encoders see: latents, mixed by a network."""

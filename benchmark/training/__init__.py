@@ -1,0 +1,1 @@
+"""The training loop: steps, schedules, optimizers, checkpoints, several processes."""

@@ -1,0 +1,1 @@
+"""Blender: one scene to one image. The only package that imports bpy."""

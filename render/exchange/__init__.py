@@ -1,0 +1,1 @@
+"""Datasets from and to others: pull, push, import, export."""

@@ -1,0 +1,106 @@
+"""What a layout is, and what is found in files that are laid out so."""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import chain
+from typing import IO
+
+from ident.render.aliases import Float32s
+from ident.render.errors import Impossible
+from ident.render.exchange.layouts.files import File
+from ident.render.store.manifest import Manifest
+
+
+@dataclass(frozen=True)
+class Parts:
+    """How many parts there are, where that is said, and how many images each has, if that is, too."""
+
+    count: int
+    rows: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True)
+class Latents:
+    """The raw latents (n, 10) of a part."""
+
+    part: int
+    raw: Float32s
+
+
+@dataclass(frozen=True)
+class Picture:
+    """An image file, and where it stands."""
+
+    part: int
+    number: int
+    name: str
+    data: bytes
+
+
+Item = Parts | Latents | Picture
+
+
+@dataclass(frozen=True)
+class Row:
+    """An image as PNG or the like, and its raw latents (10,), if these are kept beside it."""
+
+    image: bytes
+    raw: Float32s | None
+
+
+@dataclass(frozen=True)
+class Written:
+    """A file that was written, by its name, and what it holds."""
+
+    name: str
+    rows: int
+    bytes: int
+
+
+class Layout(ABC):
+    """A layout: how its files are named, written and read."""
+
+    meaning: str
+    pattern: re.Pattern[str]
+    """The names of the files that are read, with the groups that `items` looks for."""
+    rows: int
+    """Images in a file, at most."""
+    last: tuple[str, ...]
+    """The files that are written last: latents, or what says which files there are."""
+
+    @abstractmethod
+    def path(self, number: int, count: int) -> str:
+        """The name of file `number` of so many."""
+
+    @abstractmethod
+    def pack(self, rows: list[Row], start: int) -> bytes:
+        """A file of rows, of which the first has the number `start` in the dataset."""
+
+    @abstractmethod
+    def unpack(self, file: IO[bytes], what: str) -> Iterator[Row]:
+        """The rows of a file."""
+
+    @abstractmethod
+    def rest(self, manifest: Manifest, raw: Float32s, files: list[Written]) -> dict[str, bytes]:
+        """The content of the files in `last`."""
+
+    @abstractmethod
+    def items(self, files: Iterator[File], where: str) -> Iterator[Item]:
+        """What the files are; those that have no place in the layout are passed by."""
+
+
+def detect(files: Iterator[File], layouts: Mapping[str, Layout], where: str) -> tuple[str, Iterator[File]]:
+    """The name of the layout that the files are in, and the files from the first on that shows it."""
+    others = list[str]()
+    for file in files:
+        for name, layout in layouts.items():
+            if layout.pattern.fullmatch(file[0]):
+                return name, chain([file], files)
+        if len(others) < 5:
+            others.append(file[0][:100])
+    wanted = ", ".join(layouts)
+    raise Impossible(f"{where}: in none of the layouts {wanted}; found {', '.join(others) or 'no file'}")

@@ -1,0 +1,218 @@
+"""What one worker does: with one engine that stays alive, render the rows of a shard, and put the shard in its place.
+
+No Ray here: the stage wraps a Worker in an actor. Every row goes into a journal as it is rendered, so that whoever
+takes the shard over, after whatever happened, goes on with the next row.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import statistics
+import time
+from collections import deque
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from ident.render import children
+from ident.render.aliases import Float32s
+from ident.render.blender.settings import Settings, renderer
+from ident.render.errors import Failed, Impossible
+from ident.render.store import shards
+from ident.render.store.files import LARGEST_NOTE, LOCK, PARTS, cache_folder, make_inside, read, sha256, write
+from ident.render.store.manifest import Recipe, Record, agreed
+from ident.render.store.shards import Column, Journal, Span
+from ident.render.store.storage import Storage
+from ident.render.worlds import latents
+from ident.render.worlds.scene import Scene, place
+
+SECONDS_BETWEEN_BEATS = 0.5
+TRIES = 3  # of an image, before the run stops
+
+
+class Hopeless(Failed):
+    """A failure that no other worker would be spared."""
+
+
+class Renders(Protocol):
+    """What a worker asks of an engine."""
+
+    def image(self, scene: Scene) -> npt.NDArray[np.uint8]:
+        """The image (H, W, 3)."""
+
+    def passes(self, scene: Scene, names: Collection[str]) -> dict[str, npt.NDArray[Any]]:
+        """The passes asked for."""
+
+
+def blender(settings: Settings) -> Renders:
+    """The engine, which starts Blender."""
+    from ident.render.blender.engine import (
+        Engine,  # here, so that only workers start Blender, with the devices they are given
+    )
+
+    return Engine(settings)
+
+
+@dataclass(frozen=True)
+class Job:
+    """All that a worker must know of a run."""
+
+    out: Storage
+    recipe: Recipe
+    owner: str
+    """What the lock file of the output says, by which a worker knows that it sees the same folder."""
+    recycle: int | None = None
+    """How many images a worker renders, in case Blender leaks."""
+    engine: Callable[[Settings], Renders] = blender
+    renderer: Mapping[str, str] = field(default_factory=lambda: dict(renderer()))
+    """What renders where the run was started."""
+    path: tuple[str, ...] = field(default_factory=children.path)
+    """Where modules are found there, like that of a conditional of the user's."""
+
+    def key(self, span: Span | None = None) -> bytes:
+        """What tells journals of this recipe, and of these rows, from others."""
+        return hashlib.sha256(json.dumps([agreed(self.recipe.describe()), span and asdict(span)]).encode()).digest()
+
+    @property
+    def parts(self) -> Path:
+        """Where unfinished shards lie: with the finished ones, or on this machine if these are elsewhere."""
+        if self.out.folder:
+            return self.out.folder / PARTS
+        return cache_folder("parts", f"{self.out.key}-{self.key().hex()[:16]}")
+
+
+@dataclass(frozen=True)
+class Beat:
+    """A sign of life: how many rows of the shard are done, and the median time of an image."""
+
+    rows: int
+    seconds: float
+
+
+class Worker:
+    """Renders shards, one after the other."""
+
+    def __init__(self, job: Job) -> None:
+        children.follow(job.path)
+        self._job = job
+        self._engine: Renders | None = None
+        self._rendered = 0
+        self._seconds: deque[float] = deque(maxlen=32)
+
+    def hello(self) -> None:
+        """Make sure that this worker renders the same images, and sees the output."""
+        node = os.uname().nodename
+        for name, version in self._job.renderer.items():
+            if renderer()[name] != version:
+                raise Impossible(f"the worker on {node} has {name} {renderer()[name]}, not {version}: install the same")
+        if folder := self._job.out.folder:
+            try:
+                same = read(folder / LOCK, LARGEST_NOTE) == self._job.owner.encode()
+            except (OSError, Failed):
+                same = False
+            if not same:
+                raise Impossible(
+                    f"{folder}: the worker on {node} does not see it; give a folder that all nodes share, or s3://..."
+                )
+
+    def render(self, span: Span) -> Iterator[Beat | Record]:
+        """Render what is missing of a shard; its record comes last. Without one the worker is to be replaced."""
+        parts = self._job.parts
+        make_inside(parts.parent, parts.name)
+        finished = parts / f"{span.number:05d}.json"
+        record = self._recorded(finished, span)
+        if record is None:
+            part = parts / f"{span.number:05d}.part"
+            with Journal(part, self._job.key(span), len(self._job.recipe.columns)) as journal:
+                raw = self._job.recipe.source(span.start, span.n)
+                positives = self._job.recipe.positives
+                yield from self._fill(journal, raw, None if positives is None else positives(span.start, raw), span)
+                if len(journal) < span.n:
+                    return
+                recipe, whole = self._job.recipe, part.with_suffix(".h5")
+                record = put_shard(self._job.out, whole, span, raw, recipe.columns, journal, recipe.describe())
+                write(finished, json.dumps(asdict(record)).encode())
+                part.unlink(missing_ok=True)
+        yield record
+
+    def _recorded(self, finished: Path, span: Span) -> Record | None:
+        """The record of a shard that was put in its place by a run that ended before it could say so."""
+        try:
+            made = json.loads(read(finished, LARGEST_NOTE))
+            record = Record(**made)
+        except (OSError, ValueError, TypeError, Failed):
+            return None
+        wrong = (record.start, record.n) != (span.start, span.n)
+        return None if wrong or self._job.out.fault(span.file, record.bytes, record.sha256) else record
+
+    def _fill(self, journal: Journal, raw: Float32s, positive: Float32s | None, span: Span) -> Iterator[Beat]:
+        who, beat = self._job.owner.encode(), time.monotonic()
+        yield Beat(len(journal), self._median())
+        for row in range(len(journal), span.n):
+            if self._rendered == self._job.recycle:
+                return
+            if journal.begun.get(who, 0) >= TRIES:
+                raise Hopeless(
+                    f"image {span.start + row} failed {TRIES} times: {journal.failure}; its raw latents are "
+                    f"[{', '.join(map(str, raw[row]))}]. What is done is kept; type the same command to try again"
+                )
+            journal.begin(who)
+            start = time.monotonic()
+            try:
+                encoded, sums = self._row(raw[row], None if positive is None else positive[row])
+            except Impossible:
+                raise
+            except Exception as error:  # whatever Blender raises, another worker may be spared
+                why = " ".join(f"{type(error).__name__}: {error}".split())
+                journal.fail(why)
+                raise RuntimeError(f"image {span.start + row}: {why}") from None
+            journal.add(row, encoded, sums)
+            self._rendered += 1
+            now = time.monotonic()
+            self._seconds.append(now - start)
+            if now - beat >= SECONDS_BETWEEN_BEATS:
+                beat = now
+                yield Beat(row + 1, self._median())
+
+    def _median(self) -> float:
+        return statistics.median(self._seconds) if self._seconds else 0.0
+
+    def _row(self, raw: Float32s, positive: Float32s | None) -> tuple[list[bytes], shards.Sums]:
+        """The encoded arrays of one image, with those of its positive, and the image's sums."""
+        recipe = self._job.recipe
+        self._engine = self._engine or self._job.engine(recipe.settings)
+        scene = place(latents.to_scene_values(raw))
+        arrays: dict[str, npt.NDArray[Any]] = {"images": self._engine.image(scene)}
+        if recipe.passes:
+            arrays |= self._engine.passes(scene, recipe.passes)
+        if positive is not None:
+            image = self._engine.image(place(latents.to_scene_values(positive)))
+            arrays |= {"positives": image, "positive_latents": positive}
+        encoded = [column.encode(arrays[name]) for name, column in recipe.columns.items()]
+        return encoded, shards.sums(arrays["images"])
+
+
+def put_shard(
+    out: Storage,
+    part: Path,
+    span: Span,
+    raw: Float32s,
+    columns: Mapping[str, Column],
+    journal: Journal,
+    recipe: Mapping[str, Any],
+) -> Record:
+    """Write the shard of a full journal to `part`, and put it in its place."""
+    try:
+        shards.write(part, span, raw, columns, journal, json.dumps(agreed(recipe)))
+        record = Record(span.start, span.n, part.stat().st_size, sha256(part), journal.sums)
+        out.take(part, span.file)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
+    return record

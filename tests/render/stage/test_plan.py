@@ -1,0 +1,95 @@
+"""What is there already is taken up, or left alone: over releases, forced runs and begun imports."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ident.render.blender.settings import FORMER, PRESETS, Settings, preset
+from ident.render.errors import Failed, Impossible
+from ident.render.stage import plan as planning
+from ident.render.stage.cluster import cores
+from ident.render.stage.plan import TRIAL, Plan, estimate, quality, shard_size, take_up
+from ident.render.stage.pool import frames
+from ident.render.store import web
+from ident.render.store.holdings import clear
+from ident.render.store.storage import Storage
+from ident.render.store.verify import verify
+from tests.render.engines import RECIPE, Painter
+from tests.render.store.test_dataset import N, paint
+
+
+def plan(folder: Path, **changes: Any) -> Plan:
+    return replace(Plan(Storage(str(folder)), RECIPE, N, workers=2, engine=Painter), **changes)
+
+
+def test_a_release_of_ident_changes_no_dataset(tmp_path: Path) -> None:
+    paint(tmp_path / "d")
+    listed = tmp_path / "d" / "dataset.json"
+    made = json.loads(listed.read_text())
+    made["render"]["ident"] = "0.0.1"
+    listed.write_text(json.dumps(made))
+    assert sorted(take_up(plan(tmp_path / "d"), force=False) or {}) == [0, 1, 2]
+    assert verify(str(tmp_path / "d"), done=lambda *_: None).wrong == ()
+    made["render"]["bpy"] = "4.4.0"
+    listed.write_text(json.dumps(made))
+    with pytest.raises(Impossible, match=r'another dataset \(render\.bpy is "4\.4\.0", not '):
+        take_up(plan(tmp_path / "d"), force=False)
+
+
+def test_shards_are_as_large_as_those_that_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    out, other = Storage(str(tmp_path / "d")), replace(RECIPE, codec="fast")
+    assert (shard_size(out, 20), shard_size(out, 64_000), shard_size(out, 20, RECIPE)) == (16, 1000, 16)
+    paint(tmp_path / "d")
+    assert (shard_size(out, 64_000), shard_size(out, 64_000, RECIPE)) == (8, 8)
+    assert (shard_size(out, 64_000, other), shard_size(out, N - 1, RECIPE)) == (1000, 16)
+    (tmp_path / "d" / "dataset.json").write_text("half")
+    with pytest.raises(Failed, match=r"not JSON, or cut short .*: give --force to make the dataset anew"):
+        shard_size(out, 20)
+    assert shard_size(out, 20, RECIPE) == 16
+    monkeypatch.setattr(web, "_open", lambda *_: pytest.fail("the server is asked"))
+    with pytest.raises(Impossible, match="nothing that lasts can be written there"):
+        shard_size(Storage("http://127.0.0.1:9/d"), 20)
+
+
+def test_a_dataset_that_was_begun_with_an_earlier_preset_goes_on_with_it(tmp_path: Path) -> None:
+    out, before = Storage(str(tmp_path / "d")), replace(RECIPE, settings=Settings(16, FORMER["draft"]))
+    assert quality(out, "draft", 16) == preset("draft", 16)
+    paint(tmp_path / "d", before)
+    assert "known_ground" not in json.loads((tmp_path / "d" / "dataset.json").read_text())["render"]
+    assert quality(out, "draft", 16) == FORMER["draft"]
+    assert quality(out, "draft", 16, force=True) == preset("draft", 16)
+    assert [quality(out, name, 16) for name in ("balanced", "reference")] == [PRESETS["balanced"], PRESETS["reference"]]
+    now = replace(RECIPE, settings=Settings(16, preset("draft", 16)))
+    with pytest.raises(Impossible, match=r"render\.known_ground is null, not true"):
+        take_up(plan(tmp_path / "d", recipe=now), force=False)
+
+
+def test_no_worker_shares_a_gpu(tmp_path: Path) -> None:
+    with pytest.raises(Impossible, match="--workers 2 with --gpus 1: each has a GPU of its own; give fewer"):
+        plan(tmp_path, gpus=1, workers=2)
+
+
+def test_a_begun_import_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / ".parts").mkdir()
+    (tmp_path / ".imported").write_text("{}")
+    with pytest.raises(Impossible, match="an import was begun there; give --force"):
+        take_up(plan(tmp_path), force=False)
+    assert take_up(plan(tmp_path), force=True) is None
+    clear(Storage(str(tmp_path)))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_estimate_is_for_the_workers_that_there_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    many = plan(tmp_path / "d", n=10**5, workers=None)
+    trial = list(frames(many.recipe.source(0, TRIAL * cores()), many.recipe.settings, ()))
+    monkeypatch.setattr(planning, "frames", lambda *_: trial)  # both are told of the same images
+    one, hundred = estimate(many, 1, force=False), estimate(many, 100, force=False)
+    assert (one.workers, hundred.workers) == (1, 100)
+    assert one.seconds == pytest.approx(100 * hundred.seconds)
+    assert one.seconds > 0
+    assert not (tmp_path / "d").exists()
