@@ -18,8 +18,8 @@ import h5py
 import numpy as np
 import numpy.typing as npt
 
-from ident.benchmark import metrics
-from ident.render.dataset import Dataset
+from ident.benchmark.metrics import scores as metrics
+from ident.render.store.dataset import Dataset
 
 FOLDER = Path(__file__).parent
 Arrays = dict[str, npt.NDArray[Any]]
