@@ -4,6 +4,8 @@ VENV ?= .venv
 PY = $(VENV)/bin/python
 WHAT ?= all
 OUT ?= out
+# Tests wait for what they start for much of their time.
+TWO = --numprocesses 2 --dist worksteal
 
 .PHONY: demo test test-all attack speed types lint format lock setup
 .DELETE_ON_ERROR:
@@ -20,10 +22,10 @@ demo: setup
 	@echo "The table, in a browser: $(OUT)/report/index.html. What to do next: README.md, ident --help."
 
 test: setup
-	$(PY) -m pytest -m "not slow"
+	$(PY) -m pytest -m "not slow" $(TWO)
 
 test-all: setup
-	$(PY) -m pytest
+	$(PY) -m pytest $(TWO)
 
 # Kills, hostile data and hostile servers, for ten minutes: make attack ATTACK="--only links"
 attack: setup
