@@ -90,7 +90,7 @@ class Commands(click.Group):
     epilog="`ident COMMAND --help` has examples. Tab completes commands and options after"
     ' eval "$(_IDENT_COMPLETE=bash_source ident)", or zsh_source, or fish_source.',
 )
-@click.version_option(version("ident"), prog_name="ident")
+@click.version_option(version("ident3d"), prog_name="ident")
 @click.option("--debug", is_flag=True, help="Show the traceback of an error. May stand anywhere.")
 def ident(debug: bool) -> None:
     """The 3DIdent benchmark: render the scenes, draw positive pairs, train, and score identifiability."""

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Installs ident from the folder where this is typed, with what requirements.lock pins: docker/install.sh VENV cpu|cuda
+# Installs the package from the folder where this is typed, with what requirements.lock pins: docker/install.sh VENV cpu|cuda
 # Ray's autoscaler starts machines on AWS by boto3.
 # PyTorch for CPUs comes without CUDA, which is two thirds of the whole. BACKEND is where uv takes PyTorch from instead.
 set -eu

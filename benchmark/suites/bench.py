@@ -147,7 +147,7 @@ def machine(device: str) -> dict[str, Any]:
     """What ran, and on what."""
     name = torch.cuda.get_device_name(device) if device.startswith("cuda") else platform.processor() or "CPU"
     return {
-        "ident": version("ident"),
+        "ident": version("ident3d"),
         "torch": torch.__version__,
         "device": device,
         "name": name,

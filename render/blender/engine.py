@@ -127,9 +127,9 @@ def _open(blend: Path) -> None:
         digest = hashlib.sha256(blend.read_bytes()).hexdigest()
         wanted = blend.with_suffix(".sha256").read_text().split()[0]
     except (OSError, IndexError) as error:
-        raise Failed(f"the scene file {blend} cannot be read ({error}): reinstall ident") from error
+        raise Failed(f"the scene file {blend} cannot be read ({error}): reinstall ident3d") from error
     if digest != wanted:
-        raise Failed(f"the scene file {blend} is damaged (sha256 {digest}, not {wanted}): reinstall ident")
+        raise Failed(f"the scene file {blend} is damaged (sha256 {digest}, not {wanted}): reinstall ident3d")
     with silent(1, 2):
         bpy.ops.wm.open_mainfile(filepath=str(blend), load_ui=False)
 

@@ -140,7 +140,7 @@ def lacking(error: ImportError | None = None) -> tuple[str, str] | None:
     """What is wrong with Blender's Python module, as it is installed or as it failed to load, and what to type."""
     if sys.version_info[:2] != RENDERS:
         found = platform.python_version()
-        return f"rendering needs Python 3.11, here is {found}", "python3.11 -m venv .venv, and install ident there"
+        return f"rendering needs Python 3.11, here is {found}", "python3.11 -m venv .venv, and install ident3d there"
     if sys.platform == "linux" and platform.machine() != "x86_64":
         return f"Blender's Python module is for x86_64, here is {platform.machine()}", "ident render on such a machine"
     if renderer()["bpy"] == "none" or (isinstance(error, ModuleNotFoundError) and error.name == "bpy"):
@@ -161,4 +161,4 @@ def renderer() -> Mapping[str, str]:
         blender = metadata.version("bpy")
     except metadata.PackageNotFoundError:
         blender = "none"
-    return MappingProxyType({"ident": metadata.version("ident"), "bpy": blender, "scene": scene})
+    return MappingProxyType({"ident": metadata.version("ident3d"), "bpy": blender, "scene": scene})

@@ -88,7 +88,7 @@ class Storage:
         try:
             return fsspec.filesystem(scheme, **({"use_listings_cache": False} if scheme == "s3" else {}))
         except ImportError as error:
-            more = "; pip install 'ident[s3]'" if scheme == "s3" else ""
+            more = "; pip install 'ident3d[s3]'" if scheme == "s3" else ""
             raise Impossible(f"{self.url}: a package is missing for {scheme}:// ({error}{more})") from error
         except ValueError as error:
             known = ", ".join(f"{name}://" for name in ("s3", "http", "gs", "abfs", "sftp"))

@@ -249,7 +249,7 @@ def _pool(process: int) -> urllib3.PoolManager:
     """The connections of a process: a child makes its own."""
     assert process == os.getpid()
     pool = urllib3.PoolManager(
-        headers={"User-Agent": f"ident/{metadata.version('ident')}", "Accept-Encoding": "identity"},
+        headers={"User-Agent": f"ident/{metadata.version('ident3d')}", "Accept-Encoding": "identity"},
         timeout=urllib3.Timeout(connect=CONNECT, read=READ),
         maxsize=16,
     )

@@ -35,7 +35,7 @@ def raw_file(tmp_path: Path) -> Path:
 
 def test_version(ident: Run) -> None:
     done = ident("--version")
-    assert (done.returncode, done.stdout) == (0, f"ident, version {version('ident')}\n")
+    assert (done.returncode, done.stdout) == (0, f"ident, version {version('ident3d')}\n")
 
 
 NAMES = [name for section in COMMANDS.values() for name in section]

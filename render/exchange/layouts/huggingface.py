@@ -165,5 +165,5 @@ def arrow() -> tuple[Any, Any]:
         import pyarrow
         import pyarrow.parquet
     except ImportError as error:
-        raise Impossible("the layout huggingface needs pyarrow: pip install 'ident[huggingface]'") from error
+        raise Impossible("the layout huggingface needs pyarrow: pip install 'ident3d[huggingface]'") from error
     return pyarrow, pyarrow.parquet

@@ -238,7 +238,7 @@ def test_another_set_of_the_same_name(folders: dict[str, Path], tmp_path: Path) 
 
 def test_without_pyarrow(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "pyarrow", None)
-    with pytest.raises(Impossible, match=r"needs pyarrow: pip install 'ident\[huggingface\]'"):
+    with pytest.raises(Impossible, match=r"needs pyarrow: pip install 'ident3d\[huggingface\]'"):
         LAYOUTS["huggingface"].pack(ROWS, 0)
 
 
