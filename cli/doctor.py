@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import os
 import platform
@@ -11,7 +10,6 @@ import sys
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import cache
-from importlib.metadata import version
 from pathlib import Path
 from typing import Literal
 
@@ -22,7 +20,7 @@ from ident.cli.terminal import say_json, say_table
 from ident.render.blender.settings import LIBRARIES, RENDERS, lacking
 from ident.render.children import ask
 from ident.render.errors import Failed
-from ident.render.stage import cluster
+from ident.render.threads import cores
 
 State = Literal["ok", "none", "broken"]
 GB = 1e9
@@ -30,7 +28,7 @@ GB = 1e9
 
 @dataclass(frozen=True)
 class Finding:
-    """What a check found: ok, none (works without), or broken; and what to type where it is not ok."""
+    """What a check says of a part: ok, none (works without), or broken; and what to type where it is not ok."""
 
     state: State
     found: str
@@ -38,19 +36,29 @@ class Finding:
 
     @property
     def words(self) -> str:
-        """What was found, and on a line of its own what to type."""
+        """The finding, and on a line of its own what to type."""
         return f"{self.found}\n-> {self.mend}" if self.mend else self.found
+
+
+@cache
+def printed(code: str) -> str:
+    """What code prints in a process of its own: a library that is broken may end it."""
+    done = ask(code)
+    if done.returncode:
+        said = done.stderr.strip().splitlines()
+        raise Failed(said[-1] if said else f"it ended with code {done.returncode}")
+    return done.stdout.strip()
 
 
 def python() -> Finding:
     return Finding("ok", f"{platform.python_version()}, {platform.machine()}")
 
 
-ASK_BLENDER = """
+BLENDER = """
 import json, sys
 from ident.render.errors import Impossible
 try:
-    from ident.render import engine
+    from ident.render.blender import engine
 except Impossible as error:
     sys.exit(str(error))
 from ident.render.worlds.scene import place
@@ -58,47 +66,39 @@ from ident.render.blender.settings import Settings
 engine.Engine(Settings(size=16)).image(place([0] * 10))
 print(json.dumps([engine.version(), [f"{gpu.name} ({gpu.backend})" for gpu in engine.gpus()]]))
 """
-
-
-@cache
-def ask_blender() -> tuple[str, list[str]]:
-    """Blender's version and the GPUs that Cycles sees, from a process that may crash; it renders an image first."""
-    done = ask(ASK_BLENDER)
-    if done.returncode:
-        said = done.stderr.strip().splitlines()
-        raise Failed(said[-1] if said else f"Blender ended with code {done.returncode}")
-    found, gpus = json.loads(done.stdout)
-    return found, gpus
+"""Renders an image, and says which Blender did and which GPUs Cycles sees."""
 
 
 def blender() -> Finding:
     if wrong := lacking():
         return Finding("none" if sys.version_info[:2] != RENDERS else "broken", *wrong)
-    return Finding("ok", f"bpy {ask_blender()[0]}, the scene renders")
+    return Finding("ok", f"bpy {json.loads(printed(BLENDER))[0]}, the scene renders")
 
 
 def cycles_gpus() -> Finding:
     if wrong := lacking():
         return Finding("none", "none without Blender", wrong[1])
-    if gpus := ask_blender()[1]:
+    if gpus := json.loads(printed(BLENDER))[1]:
         return Finding("ok", ", ".join(gpus))
     return Finding("none", "Cycles sees none: renders on the CPU", "nvidia-smi, if there should be one")
 
 
 def ray() -> Finding:
-    importlib.import_module("ray")
-    return Finding("ok", f"ray {version('ray')}")
+    return Finding("ok", f"ray {printed('import ray; print(ray.__version__)')}")
+
+
+FAISS = "import faiss; print(faiss.__version__, faiss.get_num_gpus() if hasattr(faiss, 'get_num_gpus') else 0)"
+TORCH = "import torch; print(torch.__version__, torch.cuda.device_count())"
 
 
 def faiss() -> Finding:
-    module = importlib.import_module("faiss")
-    count = module.get_num_gpus() if hasattr(module, "get_num_gpus") else 0
-    return Finding("ok", f"faiss {module.__version__}, GPUs: {count or 'none, searches on the CPU'}")
+    version, gpus = printed(FAISS).split()
+    return Finding("ok", f"faiss {version}, GPUs: {'none, searches on the CPU' if gpus == '0' else gpus}")
 
 
 def torch() -> Finding:
-    module = importlib.import_module("torch")
-    return Finding("ok", f"torch {module.__version__}, GPUs: {module.cuda.device_count() or 'none, trains on the CPU'}")
+    version, gpus = printed(TORCH).split()
+    return Finding("ok", f"torch {version}, GPUs: {'none, trains on the CPU' if gpus == '0' else gpus}")
 
 
 def disk() -> Finding:
@@ -110,14 +110,14 @@ def disk() -> Finding:
 
 def memory() -> Finding:
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / GB
-    cores = cluster.cores()
-    if total / cores < 0.5:
+    engines = cores()
+    if total / engines < 0.5:
         return Finding(
             "broken",
-            f"{total:.1f} GB for {cores} cores, an engine takes 0.5",
+            f"{total:.1f} GB for {engines} cores, an engine takes 0.5",
             "use a machine with more memory, or fewer --workers",
         )
-    return Finding("ok", f"{total:.0f} GB, {cores} cores")
+    return Finding("ok", f"{total:.0f} GB, {engines} cores")
 
 
 CHECKS: dict[str, tuple[Callable[[], Finding], str]] = {

@@ -1,16 +1,20 @@
-"""Work in threads, whose results come in order."""
+"""The cores of this process, and work in a thread on each, whose results come in order."""
 
 from __future__ import annotations
 
+import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
 
-from ident.render.stage.cluster import cores
-
 T = TypeVar("T")
 R = TypeVar("R")
+
+
+def cores() -> int:
+    """How many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def in_order(work: Callable[[T], R], items: Iterable[T], *, ahead: int | None = None) -> Iterator[tuple[T, R]]:

@@ -31,6 +31,7 @@ from ident.render import children
 from ident.render.errors import Failed, Impossible
 from ident.render.stage import cluster
 from ident.render.store import files
+from ident.render.threads import cores
 
 CHECKPOINT, MODEL, SCALARS = "checkpoint.pt", "model.pt", "tensorboard"
 """Of a run: where it goes on, what it came to, what TensorBoard shows."""
@@ -240,7 +241,7 @@ def by_ray(
     if not runs:
         return
     on_gpu = device != "cpu"
-    with cluster.cluster(address, cores=cluster.cores(), gpus=torch.cuda.device_count() if on_gpu else 0) as ray:
+    with cluster.cluster(address, cores=cores(), gpus=torch.cuda.device_count() if on_gpu else 0) as ray:
         from ray.util.queue import Empty, Queue
 
         told = Queue(actor_options={"num_cpus": 0})

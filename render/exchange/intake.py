@@ -24,10 +24,9 @@ from ident.render.aliases import Array, Float32s
 from ident.render.blender.settings import SIZES
 from ident.render.errors import Failed
 from ident.render.exchange.layouts.layout import Item, Latents, Parts, Picture
-from ident.render.stage.worker import put_shard
 from ident.render.store import shards
 from ident.render.store.files import IMPORTED, LARGEST_NOTE, PARTS, make_inside, read, remove_folder, write
-from ident.render.store.holdings import clear
+from ident.render.store.inventory import clear, put_shard
 from ident.render.store.manifest import MANIFEST, Imported, Manifest, Record, describe_latents
 from ident.render.store.shards import Column, Journal, Span, Sums
 from ident.render.store.storage import Storage

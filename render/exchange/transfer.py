@@ -28,7 +28,7 @@ from ident.render.store.files import (
     open_plain,
     remove_folder,
 )
-from ident.render.store.holdings import clear, import_begun, shard_files, tidy
+from ident.render.store.inventory import clear, import_begun, shard_files, tidy
 from ident.render.store.manifest import MANIFEST, Manifest, Record
 from ident.render.store.storage import Storage
 

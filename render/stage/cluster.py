@@ -17,6 +17,7 @@ from ident.render.blender.silence import silent
 from ident.render.children import ask
 from ident.render.errors import Failed, Impossible
 from ident.render.signals import later
+from ident.render.threads import cores
 
 
 @contextmanager
@@ -137,11 +138,6 @@ def reachable(address: str) -> None:
         raise Impossible(f"--ray-address {address}: nobody answers there ({error})") from error
 
 
-def cores() -> int:
-    """How many cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 DRIVER = Path("/proc/driver/nvidia/gpus")
 DEVICES = ("proc/driver/nvidia/gpus/*", "dev/nvidia[0-9]*", "dev/dri/renderD*")
 """Where GPUs of any make show, one each."""
@@ -178,5 +174,5 @@ def resources(address: str) -> dict[str, int]:
 
 def cycles_gpus() -> int:
     """How many GPUs Cycles sees on this machine, asked in a process of its own."""
-    done = ask("from ident.render import engine; print(len(engine.gpus()))")
+    done = ask("from ident.render.blender import engine; print(len(engine.gpus()))")
     return int(done.stdout.split()[-1]) if done.returncode == 0 else 0

@@ -10,14 +10,14 @@ from typing import Any
 
 from ident.render.blender.settings import FORMER, Quality, Settings, preset
 from ident.render.errors import Failed, Impossible
-from ident.render.stage.cluster import cores
 from ident.render.stage.pool import frames
 from ident.render.stage.worker import Renders, blender
 from ident.render.store.codecs import CODECS
 from ident.render.store.files import SPARE, check_room, free_bytes
-from ident.render.store.holdings import import_begun, manifest_there, shard_files, whole_shards
+from ident.render.store.inventory import import_begun, manifest_there, shard_files, whole_shards
 from ident.render.store.manifest import MANIFEST, MOST_SHARDS, Manifest, Recipe, Record, agreed
 from ident.render.store.storage import Storage
+from ident.render.threads import cores
 
 PASS_BYTES = {"mask": 0.05, "depth": 1.5, "normal": 3.0}
 """About how many bytes a pixel of a pass takes."""

@@ -20,7 +20,7 @@ from ident.render.aliases import Float32s
 from ident.render.blender.settings import Settings
 from ident.render.children import SAFE_PATH, environment
 from ident.render.errors import Failed
-from ident.render.stage.cluster import cores
+from ident.render.threads import cores
 from ident.render.worlds import latents
 from ident.render.worlds.scene import place
 

@@ -15,13 +15,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ident.render.errors import Failed, Impossible
-from ident.render.stage.cluster import cluster, cores, cycles_gpus
+from ident.render.stage.cluster import cluster, cycles_gpus
 from ident.render.stage.plan import Plan, check_disk, take_up
 from ident.render.stage.worker import Beat, Hopeless, Job, Worker
 from ident.render.store.files import LOCK, cache_folder, lock, make_inside, remove_folder
-from ident.render.store.holdings import clear, tidy
+from ident.render.store.inventory import clear, tidy
 from ident.render.store.manifest import MANIFEST, Manifest, Record
 from ident.render.store.shards import Span
+from ident.render.threads import cores
 
 SECONDS_BETWEEN_MANIFESTS = 5.0
 SECONDS_BETWEEN_LOOKS = 0.5

@@ -25,9 +25,10 @@ from ident.render.aliases import Float32s
 from ident.render.blender.settings import Settings, renderer
 from ident.render.errors import Failed, Impossible
 from ident.render.store import shards
-from ident.render.store.files import LARGEST_NOTE, LOCK, PARTS, cache_folder, make_inside, read, sha256, write
+from ident.render.store.files import LARGEST_NOTE, LOCK, PARTS, cache_folder, make_inside, read, write
+from ident.render.store.inventory import put_shard
 from ident.render.store.manifest import Recipe, Record, agreed
-from ident.render.store.shards import Column, Journal, Span
+from ident.render.store.shards import Journal, Span
 from ident.render.store.storage import Storage
 from ident.render.worlds import latents
 from ident.render.worlds.scene import Scene, place
@@ -196,23 +197,3 @@ class Worker:
             arrays |= {"positives": image, "positive_latents": positive}
         encoded = [column.encode(arrays[name]) for name, column in recipe.columns.items()]
         return encoded, shards.sums(arrays["images"])
-
-
-def put_shard(
-    out: Storage,
-    part: Path,
-    span: Span,
-    raw: Float32s,
-    columns: Mapping[str, Column],
-    journal: Journal,
-    recipe: Mapping[str, Any],
-) -> Record:
-    """Write the shard of a full journal to `part`, and put it in its place."""
-    try:
-        shards.write(part, span, raw, columns, journal, json.dumps(agreed(recipe)))
-        record = Record(span.start, span.n, part.stat().st_size, sha256(part), journal.sums)
-        out.take(part, span.file)
-    except BaseException:
-        part.unlink(missing_ok=True)
-        raise
-    return record

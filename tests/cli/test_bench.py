@@ -162,7 +162,7 @@ def test_threads_that_wait_sleep_unless_a_user_wants_another_way(
 SIGNALLED = """
 import os, signal, sys
 from itertools import count
-from ident.benchmark import train
+from ident.benchmark.training import train
 from ident.cli import main
 
 step, steps = train.step, count(1)

@@ -23,7 +23,7 @@ DRAFT = PRESETS["draft"]
 
 IN_A_NEW_PROCESS = """
 import hashlib
-from ident.render import latents
+from ident.render.worlds import latents
 from ident.render.blender.engine import Engine
 from ident.render.blender.settings import PRESETS, Settings
 from ident.render.worlds.scene import place
@@ -248,7 +248,7 @@ def test_an_engine_is_one_thread_and_leaves_the_cores_alone() -> None:
 @pytest.mark.slow
 def test_a_thousand_images_leak_nothing() -> None:
     code = """
-from ident.render import latents
+from ident.render.worlds import latents
 from ident.render.blender.engine import Engine
 from ident.render.blender.settings import PRESETS, Settings
 from ident.render.worlds.scene import place

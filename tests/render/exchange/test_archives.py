@@ -22,7 +22,7 @@ from ident.render.exchange import archives, intake
 from ident.render.exchange.archives import Archive
 from ident.render.store import web
 from ident.render.store.dataset import Dataset
-from ident.render.store.holdings import clear
+from ident.render.store.inventory import clear
 from ident.render.store.storage import Storage
 from tests.render.exchange.test_importing import RAW, npy, stop_after_two_shards, tar
 from tests.render.store.test_dataset import WANTED

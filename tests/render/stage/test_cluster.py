@@ -172,7 +172,7 @@ def command_lines() -> Iterator[str]:
 
 BLENDER = """
 import os, signal
-from ident.render import engine
+from ident.render.blender import engine
 engine.Engine(engine.Settings(size=16))
 print(os.environ["TMPDIR"])
 os.kill(os.getpid(), signal.SIGKILL)

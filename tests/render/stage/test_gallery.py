@@ -14,8 +14,8 @@ from PIL import Image
 from ident.render.blender.settings import Settings, plain
 from ident.render.errors import Impossible
 from ident.render.stage import gallery
-from ident.render.stage.cluster import cores
 from ident.render.stage.gallery import Layout
+from ident.render.threads import cores
 from ident.render.worlds import latents
 from tests.conftest import Start
 from tests.processes import HANG, started_by, wait_for
@@ -171,7 +171,8 @@ def test_figures_that_are_too_large_or_no_png(tmp_path: Path) -> None:
 LONG = """
 import os, sys
 from pathlib import Path
-from ident.render import gallery, latents
+from ident.render.stage import gallery
+from ident.render.worlds import latents
 from ident.render.blender.settings import Settings, plain
 if __name__ == "__main__":
     raw = latents.sample(seed=0, split="test", start=0, n=2)

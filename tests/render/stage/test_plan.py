@@ -12,13 +12,13 @@ import pytest
 from ident.render.blender.settings import FORMER, PRESETS, Settings, preset
 from ident.render.errors import Failed, Impossible
 from ident.render.stage import plan as planning
-from ident.render.stage.cluster import cores
 from ident.render.stage.plan import TRIAL, Plan, estimate, quality, shard_size, take_up
 from ident.render.stage.pool import frames
 from ident.render.store import web
-from ident.render.store.holdings import clear
+from ident.render.store.inventory import clear
 from ident.render.store.storage import Storage
 from ident.render.store.verify import verify
+from ident.render.threads import cores
 from tests.render.engines import RECIPE, Painter
 from tests.render.store.test_dataset import N, paint
 

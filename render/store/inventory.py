@@ -1,13 +1,20 @@
-"""What there is of a dataset where it lies, and how it is removed."""
+"""What of a dataset lies at a place: its manifest, its shards, an import that was begun; and how these come and go."""
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
 
+from ident.render.aliases import Float32s
 from ident.render.errors import Failed, Impossible
-from ident.render.store.files import IMPORTED, PARTS, TEMPORARY, remove, remove_folder
-from ident.render.store.manifest import MANIFEST, Manifest, Record
+from ident.render.store import shards
+from ident.render.store.files import IMPORTED, PARTS, TEMPORARY, remove, remove_folder, sha256
+from ident.render.store.manifest import MANIFEST, Manifest, Record, agreed
+from ident.render.store.shards import Column, Journal, Span
 from ident.render.store.storage import Storage
 
 
@@ -31,6 +38,26 @@ def whole_shards(out: Storage, manifest: Manifest) -> dict[int, Record]:
     with ThreadPoolExecutor(8) as pool:
         faults = pool.map(fault, manifest.shards)
         return {i: record for (i, record), wrong in zip(manifest.shards.items(), faults, strict=True) if not wrong}
+
+
+def put_shard(
+    out: Storage,
+    part: Path,
+    span: Span,
+    raw: Float32s,
+    columns: Mapping[str, Column],
+    journal: Journal,
+    recipe: Mapping[str, Any],
+) -> Record:
+    """Write the shard of a full journal to `part`, and put it in its place."""
+    try:
+        shards.write(part, span, raw, columns, journal, json.dumps(agreed(recipe)))
+        record = Record(span.start, span.n, part.stat().st_size, sha256(part), journal.sums)
+        out.take(part, span.file)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
+    return record
 
 
 def clear(out: Storage) -> None:
