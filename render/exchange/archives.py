@@ -16,7 +16,7 @@ from ident.render.exchange.importing import Given, Streamed, bring
 from ident.render.exchange.layouts import LAYOUTS
 from ident.render.exchange.layouts.files import files_of_archive
 from ident.render.store import web
-from ident.render.store.files import free_bytes
+from ident.render.store.files import bounded, free_bytes
 from ident.render.store.manifest import Manifest
 from ident.render.store.storage import Storage
 
@@ -126,7 +126,7 @@ def pull(archive: Archive, out: Storage, *, codec: str, force: bool, tell: Tell)
         size = version.size if version else archive.size
         # Of an archive whose size nobody knows as much may come as there is room for.
         most = free_bytes(out.here) if size is None else size
-        pieces = web.bounded(place.stream(name, version=version), most, archive.url)
+        pieces = bounded(place.stream(name, version=version), most, archive.url)
         stream = Streamed(pieces, lambda count: tell(count, size or count))
 
         def check() -> None:

@@ -119,6 +119,16 @@ def content(file: IO[bytes], what: str, most: int) -> bytes:
     return bytes(data)
 
 
+def bounded(chunks: Iterator[bytes], most: int, what: str) -> Iterator[bytes]:
+    """The same bytes, if there are no more than so many."""
+    place = 0
+    for chunk in chunks:
+        place += len(chunk)
+        if place > most:
+            raise Failed(f"{what}: has more than {most} bytes")
+        yield chunk
+
+
 def read(path: Path, most: int) -> bytes:
     """A plain file's content, if it has at most so many bytes."""
     with os.fdopen(open_plain(path), "rb") as file:

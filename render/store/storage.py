@@ -19,8 +19,8 @@ from typing import IO, Any, TypeVar
 import fsspec
 
 from ident.render.errors import Failed, Impossible
-from ident.render.store import web
-from ident.render.store.files import CHUNK, naming, open_plain, publish, sha256, whole, write
+from ident.render.store import retries, versions, web
+from ident.render.store.files import CHUNK, bounded, naming, open_plain, publish, sha256, whole, write
 
 T = TypeVar("T")
 
@@ -101,7 +101,7 @@ class Storage:
             with self._told(name, makes=makes):
                 return call(self._files(), self.path(name))
 
-        return web.again(attempt, self.path(name))
+        return retries.again(attempt, self.path(name))
 
     @contextmanager
     def _told(self, name: str, *, makes: bool = False) -> Iterator[None]:
@@ -115,7 +115,7 @@ class Storage:
                 raise Failed(f"{self.path(name)}: {error}; check the credentials") from error
             raise
         except Exception as error:  # each library behind fsspec has its own
-            raise web.Again(f"{type(error).__name__}: {error}") from error
+            raise retries.Again(f"{type(error).__name__}: {error}") from error
 
     def check_output(self) -> None:
         """Refuse a place that nothing can be written to, or that ends with its process."""
@@ -136,7 +136,7 @@ class Storage:
         return None
 
     def stream(
-        self, name: str, start: int = 0, pause: web.Pause | None = None, version: web.Version | None = None
+        self, name: str, start: int = 0, pause: retries.Pause | None = None, version: versions.Version | None = None
     ) -> Iterator[bytes]:
         """The bytes of a file from `start` on; FileNotFoundError if there is none. As web.stream has them."""
         if self.folder:
@@ -144,33 +144,33 @@ class Storage:
         if self.http:
             return web.stream(self.path(name), start, pause, version)
         if version is None:
-            return web.patiently(lambda place: self._remote_pieces(name, place), self.path(name), start, pause)
+            return retries.patiently(lambda place: self._remote_pieces(name, place), self.path(name), start, pause)
 
         def open_at(place: int, seen: bytes) -> Iterator[bytes]:
             if version.differs(self.version(name)):
-                raise web.changed(self.path(name))
+                raise versions.changed(self.path(name))
             if version.strong:
                 return self._remote_pieces(name, place)
-            return web.beyond(self._remote_pieces(name, 0), place, seen, self.path(name))
+            return versions.beyond(self._remote_pieces(name, 0), place, seen, self.path(name))
 
-        return web.one_version(open_at, self.path(name), version.size)
+        return versions.one_version(open_at, self.path(name), version.size)
 
     def _remote_pieces(self, name: str, start: int) -> Iterator[bytes]:
         with self._told(name):
             yield from _pieces(self._files().open(self.path(name), "rb", block_size=2**23), start)
 
-    def version(self, name: str) -> web.Version:
+    def version(self, name: str) -> versions.Version:
         """Which file there is by a name; FileNotFoundError if there is none."""
         if self.folder:
             facts = (self.folder / name).stat()
-            return web.Version(facts.st_size, modified=str(facts.st_mtime_ns))
+            return versions.Version(facts.st_size, modified=str(facts.st_mtime_ns))
         if self.http:
             return web.version(self.path(name))
 
-        def ask(files: Any, path: str) -> web.Version:
+        def ask(files: Any, path: str) -> versions.Version:
             facts = files.info(path)
             etag = str(facts.get("ETag") or facts.get("etag") or "")
-            return web.Version(facts["size"], etag, strong=bool(etag))
+            return versions.Version(facts["size"], etag, strong=bool(etag))
 
         return self._again(name, ask)
 
@@ -179,7 +179,7 @@ class Storage:
         if self.http:
             return web.read(self.path(name), most)
         pieces, path = self.stream if self.folder else self._remote_pieces, self.path(name)
-        return web.again(lambda: b"".join(web.bounded(pieces(name, 0), most, path)), path)
+        return retries.again(lambda: b"".join(bounded(pieces(name, 0), most, path)), path)
 
     def write(self, name: str, data: bytes) -> None:
         """Write a small file."""
@@ -226,7 +226,7 @@ class Storage:
     def fetch(self, name: str, path: Path, most: int) -> None:
         """Copy a file of so many bytes at most to a local path."""
         with naming(path), path.open("wb") as file:
-            file.writelines(web.bounded(self.stream(name), most, self.path(name)))
+            file.writelines(bounded(self.stream(name), most, self.path(name)))
 
     def delete(self, name: str) -> None:
         """Remove a file, if it is there."""

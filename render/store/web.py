@@ -1,175 +1,36 @@
-"""HTTP: the bytes of a file from any place on, whatever mood the server is in, and whatever it sends."""
+"""HTTP: the bytes of a file from any place on, of the version that is wanted, whatever a server sends instead.
+
+What is tried again, and how often, is in `retries`. urllib3's own retries would not go on in the middle of a file, nor
+end with the other threads; its redirects would leave an encrypted connection.
+"""
 
 from __future__ import annotations
 
 import os
 import re
-import socket
 import ssl
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import dataclass
-from functools import cache, partial
-from hashlib import sha256
+from collections.abc import Iterator, Mapping
+from contextlib import nullcontext
 from http.client import responses
-from importlib import metadata
-from queue import Empty, SimpleQueue
-from threading import Event, Thread, Timer
-from time import sleep
-from typing import Any, Self, TypeVar
+from typing import Any
 from urllib.parse import urljoin, urlsplit
 
-import urllib3
-from urllib3.connection import HTTPConnection, HTTPSConnection
+from urllib3 import BaseHTTPResponse, HTTPHeaderDict
 from urllib3.exceptions import HTTPError, LocationValueError, SSLError
 from urllib3.util import parse_url
 
 from ident.render.errors import Failed, Impossible
-from ident.render.store.files import CHUNK
-
-T = TypeVar("T")
-Pause = Callable[[float], object]
-"""Waits for so many seconds."""
+from ident.render.store.connections import PORTS, limited, pool, reach
+from ident.render.store.files import CHUNK, bounded
+from ident.render.store.retries import Again, Pause, again, may_pass, patiently
+from ident.render.store.versions import Version, beyond, changed, one_version
 
 PACKED = {"gzip", "x-gzip", "deflate", "br", "zstd", "compress", "x-compress"}
 """Encodings whose bytes are not those of the file."""
-ATTEMPTS = 6  # one after the other that bring nothing
-PROGRESS = 2**16  # bytes by which an attempt has brought something
-LONGEST_WAIT = 60.0  # seconds between attempts
-FIRST = 4.0  # seconds in which a server is reached for the first time
-CONNECT, READ = 15.0, 30.0  # seconds without any answer
 SLOWEST, SLOW_FOR = 1000, 30.0
 """Bytes a second below which a connection is given up, measured over so many seconds."""
 REDIRECTS = 5
-PORTS = {"http": 80, "https": 443}
-
-
-class Again(Exception):
-    """What may pass, and so is worth another attempt: after `wait` seconds, if the server said so."""
-
-    def __init__(self, why: str, wait: float | None = None) -> None:
-        super().__init__(why)
-        self.wait = wait
-
-
-@dataclass(frozen=True)
-class Version:
-    """What tells a file from those that had its name before or get it later, as far as its server says."""
-
-    size: int | None = None
-    etag: str = ""
-    modified: str = ""
-    strong: bool = False
-    """Whether files of this ETag, or of this date where there is none, are the same byte by byte."""
-
-    @classmethod
-    def of(cls, response: urllib3.BaseHTTPResponse) -> Self:
-        """What the headers of an answer say; those of a part say it of the whole file."""
-        lines = {name: line for name, line in response.headers.items() if line.isprintable()}
-        headers = urllib3.HTTPHeaderDict(lines)
-        etag, modified = headers.get("ETag", ""), headers.get("Last-Modified", "")
-        total = headers.get("Content-Range", "").rpartition("/")[2]
-        size = _number(total if response.status == 206 else headers.get("Content-Length", ""))
-        # A file can be replaced twice in a second: its date tells which one it is once that second is over.
-        settled = bool(modified) and headers.get("Date") not in (None, modified)
-        return cls(size, etag, modified, strong=etag.startswith('"') if etag else settled)
-
-    @property
-    def mark(self) -> str:
-        """The best of what tells it from others."""
-        return self.etag or self.modified
-
-    def differs(self, other: Version) -> bool:
-        """Whether the two cannot be the same."""
-        pairs = (self.size, other.size), (self.etag, other.etag), (self.modified, other.modified)
-        return any(one != two for one, two in pairs if one not in (None, "") and two not in (None, ""))
-
-
-def _number(text: str) -> int | None:
-    return int(text) if re.fullmatch("[0-9]{1,18}", text) else None
-
-
-def again(call: Callable[[], T], what: str) -> T:
-    """The result of a call that raises Again for what may pass."""
-    for failures in range(1, ATTEMPTS + 1):
-        try:
-            return call()
-        except Again as error:
-            _pause(failures, error, what)
-    raise AssertionError
-
-
-def patiently(
-    open_at: Callable[[int], Iterator[bytes]], what: str, start: int = 0, pause: Pause | None = None
-) -> Iterator[bytes]:
-    """The bytes of a source that can be opened at any place, from `start` on; where it breaks off, it goes on.
-
-    Between attempts it sleeps, or does so by `pause`, which may raise.
-    """
-    place, since, failures = start, start, 0
-    while True:
-        try:
-            for chunk in open_at(place):
-                place += len(chunk)
-                yield chunk
-            return
-        except Again as error:
-            failures = 1 if place - since >= PROGRESS else failures + 1
-            since = place
-            _pause(failures, error, what, pause)
-
-
-def _pause(failures: int, error: Again, what: str, pause: Pause | None = None) -> None:
-    if failures >= ATTEMPTS:
-        raise Failed(f"{what}: {error}, {failures} times in a row") from error
-    (pause or sleep)(min(0.25 * 2**failures if error.wait is None else error.wait, LONGEST_WAIT))
-
-
-def one_version(open_at: Callable[[int, bytes], Iterator[bytes]], what: str, size: int | None) -> Iterator[bytes]:
-    """The bytes of one version of a source, as `patiently` has them; `open_at` gets the sha256 of those before, too."""
-    seen = sha256()
-
-    def chunks(place: int) -> Iterator[bytes]:
-        for chunk in open_at(place, seen.digest()):
-            seen.update(chunk)
-            place += len(chunk)
-            yield chunk
-        if size is not None and place < size:
-            raise Again(f"ends after {place} bytes of {size}")
-
-    return patiently(chunks, what)
-
-
-def beyond(chunks: Iterator[bytes], start: int, digest: bytes | None, what: str) -> Iterator[bytes]:
-    """What comes after the first `start` bytes, which must have the sha256 `digest`, if one is given."""
-    skipped = sha256()
-    for chunk in chunks:
-        skipped.update(chunk[:start])
-        rest, start = chunk[start:], max(0, start - len(chunk))
-        if not start:
-            if digest not in (None, skipped.digest()):
-                raise changed(what)
-            digest = None
-        if rest:
-            yield rest
-    if start:
-        raise Again(f"ends {start} bytes before the place where it broke off")
-
-
-def changed(what: str) -> Failed:
-    """The error for a file of which one part has come, and of which there is another version now."""
-    return Failed(f"{what}: was replaced on its server while it was fetched; type the command again, which begins anew")
-
-
-def bounded(chunks: Iterator[bytes], most: int, what: str) -> Iterator[bytes]:
-    """The same bytes, if there are no more than so many."""
-    place = 0
-    for chunk in chunks:
-        place += len(chunk)
-        if place > most:
-            raise Failed(f"{what}: has more than {most} bytes")
-        yield chunk
 
 
 def stream(url: str, start: int = 0, pause: Pause | None = None, version: Version | None = None) -> Iterator[bytes]:
@@ -194,104 +55,28 @@ def version(url: str) -> Version:
     def ask() -> Version:
         response = _open(url, 0)
         response.close()
-        return Version.of(response)
+        return _version_of(response)
 
     return again(ask, url)
 
 
-@contextmanager
-def _limited(shutdown: Callable[[], object]) -> Iterator[None]:
-    """Cut a connection where a step takes too long: each byte of an endless header keeps a socket from timing out."""
-    late = Event()
-
-    def cut() -> None:
-        late.set()
-        with suppress(OSError, RuntimeError, ValueError):  # it ended in this moment
-            shutdown()
-
-    timer = Timer(READ, cut)
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
-    if late.is_set():
-        raise TimeoutError
+def _number(text: str) -> int | None:
+    return int(text) if re.fullmatch("[0-9]{1,18}", text) else None
 
 
-class _Headers:
-    """Lets the headers of an answer take no longer than READ."""
-
-    def getresponse(self: Any) -> Any:
-        with _limited(partial(self.sock.shutdown, socket.SHUT_RD)):
-            return super().getresponse()  # type: ignore[misc]
-
-
-class _HTTP(_Headers, HTTPConnection):
-    """A plain connection."""
-
-
-class _HTTPS(_Headers, HTTPSConnection):
-    """An encrypted connection."""
+def _version_of(response: BaseHTTPResponse) -> Version:
+    """What the headers of an answer say of the file; those of a part say it of the whole."""
+    lines = {name: line for name, line in response.headers.items() if line.isprintable()}
+    headers = HTTPHeaderDict(lines)
+    etag, modified = headers.get("ETag", ""), headers.get("Last-Modified", "")
+    total = headers.get("Content-Range", "").rpartition("/")[2]
+    size = _number(total if response.status == 206 else headers.get("Content-Length", ""))
+    # A file can be replaced twice in a second: its date tells which one it is once that second is over.
+    settled = bool(modified) and headers.get("Date") not in (None, modified)
+    return Version(size, etag, modified, strong=etag.startswith('"') if etag else settled)
 
 
-class _HTTPPool(urllib3.HTTPConnectionPool):
-    ConnectionCls = _HTTP
-
-
-class _HTTPSPool(urllib3.HTTPSConnectionPool):
-    ConnectionCls = _HTTPS
-
-
-@cache
-def _pool(process: int) -> urllib3.PoolManager:
-    """The connections of a process: a child makes its own."""
-    assert process == os.getpid()
-    pool = urllib3.PoolManager(
-        headers={"User-Agent": f"ident/{metadata.version('ident3d')}", "Accept-Encoding": "identity"},
-        timeout=urllib3.Timeout(connect=CONNECT, read=READ),
-        maxsize=16,
-    )
-    pool.pool_classes_by_scheme = {"http": _HTTPPool, "https": _HTTPSPool}
-    return pool
-
-
-@cache
-def _reach(host: str, port: int) -> None:
-    """Connect to a server for the first time: if that fails, it hardly helps to try again, and somebody waits.
-
-    In a thread, since there is no other limit to how long the look-up of a name takes.
-    """
-    outcome = SimpleQueue[Exception | None]()
-
-    def connect() -> None:
-        try:
-            socket.create_connection((host, port), FIRST / 2).close()  # of several addresses the first may be dead
-        except (OSError, UnicodeError) as error:
-            outcome.put(error)
-        else:
-            outcome.put(None)
-
-    Thread(target=connect, daemon=True).start()
-    try:
-        error = outcome.get(timeout=FIRST)
-    except Empty:
-        error = TimeoutError()
-    match error:
-        case None:
-            return
-        case socket.gaierror() | UnicodeError():
-            why = "its name is not known here"
-        case TimeoutError():
-            why = "no answer"
-        case _:
-            why = getattr(error, "strerror", None) or type(error).__name__
-    name = host if port in PORTS.values() else f"{host}:{port}"
-    raise Failed(f"{name} cannot be reached ({why}): is there a network?") from error
-
-
-def _ask(url: str, headers: Mapping[str, str]) -> urllib3.BaseHTTPResponse:
+def _ask(url: str, headers: Mapping[str, str]) -> BaseHTTPResponse:
     """The answer of the server, or of the one that it names instead: 200, 206 or 416."""
     place = url
     for _ in range(REDIRECTS + 1):
@@ -304,14 +89,14 @@ def _ask(url: str, headers: Mapping[str, str]) -> urllib3.BaseHTTPResponse:
     raise Failed(f"{url}: is redirected more than {REDIRECTS} times, at last to {place!r}")
 
 
-def _ask_one(url: str, place: str, headers: Mapping[str, str]) -> urllib3.BaseHTTPResponse:
-    pool = _pool(os.getpid())
+def _ask_one(url: str, place: str, headers: Mapping[str, str]) -> BaseHTTPResponse:
+    connections = pool(os.getpid())
     options: dict[str, Any] = {"preload_content": False, "decode_content": False, "redirect": False, "retries": False}
     try:
         scheme, _, host, port, *_ = parse_url(place)
         if host:
-            _reach(host.strip("[]"), port or PORTS[scheme or "http"])
-        return pool.request("GET", place, headers={**pool.headers, **headers}, **options)
+            reach(host.strip("[]"), port or PORTS[scheme or "http"])
+        return connections.request("GET", place, headers={**connections.headers, **headers}, **options)
     except LocationValueError as error:
         raise (Impossible if place == url else Failed)(f"{place!r}: is not a URL") from error
     except SSLError as error:
@@ -336,7 +121,7 @@ def _redirected(url: str, place: str, location: str) -> str:
     return target
 
 
-def _checked(url: str, response: urllib3.BaseHTTPResponse) -> urllib3.BaseHTTPResponse:
+def _checked(url: str, response: BaseHTTPResponse) -> BaseHTTPResponse:
     """An answer, if it is one with a file. Its words stay unsaid: a terminal may take them for commands."""
     status = response.status
     if status in (200, 206, 416):
@@ -350,12 +135,12 @@ def _checked(url: str, response: urllib3.BaseHTTPResponse) -> urllib3.BaseHTTPRe
     response.close()
     if status in (404, 410):
         raise FileNotFoundError(url)
-    if status in (408, 425, 429) or status >= 500:
+    if may_pass(status):
         raise Again(f"answers {status}", _number(wait))
     raise Failed(f"{url}: answers {status} {responses.get(status, '')}".rstrip())
 
 
-def _open(url: str, start: int, version: Version | None = None) -> urllib3.BaseHTTPResponse:
+def _open(url: str, start: int, version: Version | None = None) -> BaseHTTPResponse:
     """The answer for a file from `start` on, or from its begin: where it is no version that could be gone on with."""
     if start and (version is None or version.strong):
         same = {"If-Range": version.mark} if version else {}
@@ -372,14 +157,14 @@ def _open(url: str, start: int, version: Version | None = None) -> urllib3.BaseH
     return response
 
 
-def _goes_on(response: urllib3.BaseHTTPResponse, start: int, version: Version | None) -> bool:
+def _goes_on(response: BaseHTTPResponse, start: int, version: Version | None) -> bool:
     """Whether a part begins where it should, and is one of this very version or of an evident other one."""
     place = re.fullmatch(r"bytes ([0-9]{1,18})-[0-9]{1,18}/([0-9]{1,18}|\*)", response.headers.get("Content-Range", ""))
     if place is None or int(place[1]) != start:
         return False
     if version is None:
         return True
-    part = Version.of(response)
+    part = _version_of(response)
     return part.mark == version.mark or part.differs(version)
 
 
@@ -387,7 +172,7 @@ def _chunks(url: str, start: int, version: Version | None = None, digest: bytes 
     """The bytes from `start` on, without another attempt; those before have this sha256, where a version is given."""
     response = _open(url, start, version)
     try:
-        if version and version.differs(Version.of(response)):
+        if version and version.differs(_version_of(response)):
             raise changed(url)
         chunks = _body(response)
         yield from beyond(chunks, start, digest, url) if response.status == 200 and start else chunks
@@ -398,10 +183,10 @@ def _chunks(url: str, start: int, version: Version | None = None, digest: bytes 
         response.close()
 
 
-def _body(response: urllib3.BaseHTTPResponse) -> Iterator[bytes]:
+def _body(response: BaseHTTPResponse) -> Iterator[bytes]:
     came, since = 0, time.monotonic()
     while True:
-        with _limited(response.shutdown) if response.chunked else nullcontext():  # which may have endless trailers
+        with limited(response.shutdown) if response.chunked else nullcontext():  # which may have endless trailers
             chunk = response.read1(CHUNK)
         if not chunk:
             return

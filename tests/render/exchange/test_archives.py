@@ -20,7 +20,7 @@ from ident.render import threads
 from ident.render.errors import Failed, Impossible
 from ident.render.exchange import archives, intake
 from ident.render.exchange.archives import Archive
-from ident.render.store import web
+from ident.render.store import retries
 from ident.render.store.dataset import Dataset
 from ident.render.store.inventory import clear
 from ident.render.store.storage import Storage
@@ -57,7 +57,7 @@ MARKS: dict[str, Callable[[bytes], dict[str, str]]] = {
 def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(intake, "SHARD_SIZE", 8)
     monkeypatch.setattr(threads, "cores", lambda: 1)  # so few images are taken in ahead
-    monkeypatch.setattr(web, "sleep", lambda _: None)
+    monkeypatch.setattr(retries, "sleep", lambda _: None)
 
 
 @pytest.fixture
@@ -83,10 +83,10 @@ def stop_at_the_break(monkeypatch: pytest.MonkeyPatch) -> None:
     """Stop as by Ctrl-C, once, where an answer has broken off."""
 
     def stop(_: float) -> None:
-        monkeypatch.setattr(web, "sleep", lambda _: None)
+        monkeypatch.setattr(retries, "sleep", lambda _: None)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(web, "sleep", stop)
+    monkeypatch.setattr(retries, "sleep", stop)
 
 
 def assert_made_of(images: np.ndarray, out: Path) -> None:  # type: ignore[type-arg]
@@ -239,7 +239,7 @@ def test_an_object_in_a_bucket_that_is_replaced(tmp_path: Path, place: str, monk
         if len(starts) == 1:
             yield next(pieces(self, name, start))[:BREAK]
             bucket.write("x.tar", new[0])
-            raise web.Again("broke off")
+            raise retries.Again("broke off")
         yield from pieces(self, name, start)
 
     def pull() -> None:

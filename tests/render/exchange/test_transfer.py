@@ -17,7 +17,7 @@ import pytest
 
 from ident.render.errors import Failed, Impossible
 from ident.render.exchange import transfer
-from ident.render.store import manifest, web
+from ident.render.store import manifest, retries, web
 from ident.render.store.dataset import Dataset
 from ident.render.store.manifest import Manifest
 from ident.render.store.storage import Storage
@@ -38,7 +38,7 @@ def painted(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def moods(painted: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Moods]:
-    monkeypatch.setattr(web, "sleep", lambda _: None)
+    monkeypatch.setattr(retries, "sleep", lambda _: None)
     monkeypatch.setattr(transfer.Count, "pause", lambda *_: None)
     with serving(painted) as made:
         yield made
@@ -97,7 +97,7 @@ def test_bad_days_of_a_server(moods: Moods, painted: Path, tmp_path: Path, mood:
 
 def test_waits_as_long_as_the_server_says(moods: Moods, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     slept = list[float]()
-    monkeypatch.setattr(web, "sleep", slept.append)
+    monkeypatch.setattr(retries, "sleep", slept.append)
     moods.statuses = [(429, {"Retry-After": "7"}), (503, {"Retry-After": "100000"}), (503, {})]
     pull(moods.url, tmp_path / "d")
     assert slept == [7.0, 60.0, 2.0]
@@ -138,7 +138,7 @@ def test_a_changed_byte_is_fetched_again_and_after_three_times_named(
 
 def test_a_slow_trickle_is_given_up(moods: Moods, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(web, "SLOW_FOR", 0.3)
-    monkeypatch.setattr(web, "ATTEMPTS", 2)
+    monkeypatch.setattr(retries, "ATTEMPTS", 2)
     moods.trickle = 0.01
     with pytest.raises(Failed, match=r"dataset\.json: brings \d+ bytes a second, 2 times in a row"):
         pull(moods.url, tmp_path / "d")

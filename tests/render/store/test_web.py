@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from ident.render.errors import Failed, Impossible
-from ident.render.store import web
+from ident.render.store import connections, retries, web
 from tests.servers import Moods, serving
 
 OK = b"HTTP/1.1 200 OK\r\n"
@@ -31,7 +31,7 @@ OWNED = "\x1b]0;owned\x07"
 
 @pytest.fixture
 def moods(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Moods]:
-    monkeypatch.setattr(web, "sleep", lambda _: None)
+    monkeypatch.setattr(retries, "sleep", lambda _: None)
     (tmp_path / "served").mkdir()
     (tmp_path / "served" / "a.json").write_bytes(b"content")
     with serving(tmp_path / "served") as moods:
@@ -60,14 +60,14 @@ def never(_: float) -> None:
     ],
 )
 def test_a_server_that_cannot_be_reached_is_said_at_once(url: str, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(web, "FIRST", 60)  # for a slow look-up of names
-    monkeypatch.setattr(web, "sleep", never)
+    monkeypatch.setattr(connections, "FIRST", 60)  # for a slow look-up of names
+    monkeypatch.setattr(retries, "sleep", never)
     assert failure(url).startswith(said)
 
 
 def test_a_server_that_says_nothing_at_all_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(web, "sleep", never)
-    monkeypatch.setattr(web, "FIRST", 0.4)
+    monkeypatch.setattr(retries, "sleep", never)
+    monkeypatch.setattr(connections, "FIRST", 0.4)
     with ExitStack() as stack, socket.socket() as server:
         server.bind(("127.0.0.1", 0))
         server.listen(0)
@@ -81,7 +81,7 @@ def test_a_server_that_says_nothing_at_all_is_not_waited_for(monkeypatch: pytest
 
 def test_one_that_was_reached_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     slept = list[float]()
-    monkeypatch.setattr(web, "sleep", slept.append)
+    monkeypatch.setattr(retries, "sleep", slept.append)
     (tmp_path / "a.json").write_bytes(b"content")
     with serving(tmp_path) as moods:
         assert web.read(f"{moods.url}/a.json", 7) == b"content"
@@ -104,7 +104,7 @@ def test_what_is_not_a_url(url: str) -> None:
 def test_a_redirect_to_something_else_is_refused_at_once(
     moods: Moods, target: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(web, "sleep", never)
+    monkeypatch.setattr(retries, "sleep", never)
     moods.statuses = [(302, {"Location": target})]
     said = f"is redirected to {target!r}; only to http:// and https:// it is followed"
     assert failure(f"{moods.url}/a.json") == f"{moods.url}/a.json: {said}"
@@ -112,7 +112,7 @@ def test_a_redirect_to_something_else_is_refused_at_once(
 
 
 def test_redirects_without_an_end(moods: Moods, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(web, "sleep", never)
+    monkeypatch.setattr(retries, "sleep", never)
     moods.statuses = [(302, {"Location": f"/{i}"}) for i in range(9)]
     assert failure(f"{moods.url}/a") == f"{moods.url}/a: is redirected more than 5 times, at last to '{moods.url}/5'"
 
@@ -156,7 +156,7 @@ HOSTILE: dict[str, tuple[Callable[[], Iterable[bytes]], str]] = {
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_what_a_server_may_send_instead(moods: Moods, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(web, "ATTEMPTS", 2)
+    monkeypatch.setattr(retries, "ATTEMPTS", 2)
     pieces, said = HOSTILE[name]
     moods.raw = lambda _: pieces()
     assert failure(f"{moods.url}/a.json").startswith(f"{moods.url}/a.json: {said}")
@@ -173,8 +173,8 @@ def test_what_a_server_may_send_instead(moods: Moods, name: str, monkeypatch: py
     ids=["headers", "answers that promise another", "trailers"],
 )
 def test_what_never_ends_is_cut(moods: Moods, begin: bytes, more: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(web, "ATTEMPTS", 2)
-    monkeypatch.setattr(web, "READ", 0.3)
+    monkeypatch.setattr(retries, "ATTEMPTS", 2)
+    monkeypatch.setattr(connections, "READ", 0.3)
     moods.raw, moods.pause = lambda _: chain([begin], repeat(more, 2000)), 0.01
     assert re.search(r"a\.json: (does not answer|broke off) \(\w+\), 2 times in a row", failure(f"{moods.url}/a.json"))
 
@@ -208,7 +208,7 @@ def certificate(tmp_path: Path) -> Path:
 
 
 def test_an_encrypted_connection(tmp_path: Path, certificate: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(web, "sleep", never)
+    monkeypatch.setattr(retries, "sleep", never)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate)
     (tmp_path / "served").mkdir()
@@ -218,12 +218,12 @@ def test_an_encrypted_connection(tmp_path: Path, certificate: Path, monkeypatch:
         assert url.startswith("https://")
         assert failure(url).startswith(f"{url}: its certificate is not to be trusted (")
         monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
-        monkeypatch.setattr(web, "_pool", cache(web._pool.__wrapped__))  # the old one knows other certificates
+        monkeypatch.setattr(web, "pool", cache(connections.pool.__wrapped__))  # the old one knows other certificates
         assert web.read(url, 7) == b"content"
         moods.statuses = [(302, {"Location": "http://127.0.0.1:9/a"})]
         said = "is redirected to 'http://127.0.0.1:9/a', which is not encrypted; give that URL if you trust it"
         assert failure(url) == f"{url}: {said}"
-        monkeypatch.setattr(web, "READ", 0.3)
-        monkeypatch.setattr(web, "ATTEMPTS", 1)
+        monkeypatch.setattr(connections, "READ", 0.3)
+        monkeypatch.setattr(retries, "ATTEMPTS", 1)
         moods.raw, moods.pause = lambda _: chain([OK], repeat(b"X: x\r\n", 2000)), 0.01
         assert failure(url).startswith(f"{url}: does not answer (")
