@@ -20,6 +20,7 @@ from ident.render.store.files import cache_folder, check_room, lock, whole
 from ident.render.store.manifest import AGAIN, MANIFEST, Manifest
 from ident.render.store.shards import Shard
 from ident.render.store.storage import Storage
+from ident.render.worlds.factors import Factor
 
 OPEN_SHARDS = min(256, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 4)
 """At once in a process; each takes a file descriptor."""
@@ -52,6 +53,21 @@ class Dataset:
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_open": {}}
+
+    @property
+    def factors(self) -> tuple[Factor, ...]:
+        """What varies from image to image, in the order of the latents' columns."""
+        return self.manifest.factors
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Those of the factors."""
+        return tuple(factor.name for factor in self.factors)
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Of an image: height, width, channels."""
+        return self.manifest.shape
 
     @cached_property
     def latents(self) -> Float32s:

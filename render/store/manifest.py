@@ -17,6 +17,7 @@ from ident.render.store.codecs import CODECS
 from ident.render.store.shards import NOTHING, Column, Span, Sums, add, columns
 from ident.render.store.storage import Storage
 from ident.render.worlds import latents
+from ident.render.worlds.factors import Factor
 
 FORMAT = 1
 MANIFEST = "dataset.json"
@@ -104,7 +105,10 @@ def source_of(described: Mapping[str, Any]) -> Source:
 
 def describe_latents() -> list[Mapping[str, Any]]:
     """The latents as they stand in dataset.json."""
-    return [asdict(latent) for latent in latents.LATENTS]
+    return [
+        {"name": factor.name, "meaning": factor.meaning, "unit": factor.unit, "scale": factor.scale}
+        for factor in latents.LATENTS
+    ]
 
 
 @dataclass(frozen=True)
@@ -222,6 +226,16 @@ class Manifest:
     def done(self) -> int:
         """How many rows are in finished shards."""
         return sum(record.n for record in self.shards.values())
+
+    @property
+    def factors(self) -> tuple[Factor, ...]:
+        """What varies from image to image: the columns of the latents."""
+        return latents.LATENTS
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Of an image: height, width, channels."""
+        return self.size, self.size, 3
 
     @property
     def columns(self) -> dict[str, Column]:

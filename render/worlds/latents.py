@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -13,17 +12,7 @@ import numpy.typing as npt
 from ident.render.aliases import Float32s, Float64s
 from ident.render.errors import Failed, Impossible
 from ident.render.store.files import open_plain, read_npy
-
-
-@dataclass(frozen=True)
-class Latent:
-    """One latent: a raw value in [-1, 1] that times the scale is the scene value, in the unit given."""
-
-    name: str
-    meaning: str
-    unit: str
-    scale: float
-
+from ident.render.worlds.factors import Factor, Interval, check_raw
 
 LARGEST = 2**30
 """Bytes of raw latents that are read at once: those of 25 million images."""
@@ -31,16 +20,16 @@ LARGEST = 2**30
 QUARTER = float(np.pi / 2)
 
 LATENTS = (
-    Latent("x", "object position, towards the camera", "m", 3.0),
-    Latent("y", "object position, to the right", "m", 3.0),
-    Latent("z", "object position, upwards", "m", 3.0),
-    Latent("alpha", "object rotation about x", "rad", QUARTER),
-    Latent("beta", "object rotation about y", "rad", QUARTER),
-    Latent("gamma", "object rotation about z", "rad", QUARTER),
-    Latent("spotlight angle", "where on its circle the spotlight stands", "rad", QUARTER),
-    Latent("object hue", "hue of the object", "rad", QUARTER),
-    Latent("spotlight hue", "hue of the spotlight", "rad", QUARTER),
-    Latent("background hue", "hue of the ground", "rad", QUARTER),
+    Factor("x", Interval(-1, 1), "object position, towards the camera", "m", 3.0),
+    Factor("y", Interval(-1, 1), "object position, to the right", "m", 3.0),
+    Factor("z", Interval(-1, 1), "object position, upwards", "m", 3.0),
+    Factor("alpha", Interval(-1, 1), "object rotation about x", "rad", QUARTER),
+    Factor("beta", Interval(-1, 1), "object rotation about y", "rad", QUARTER),
+    Factor("gamma", Interval(-1, 1), "object rotation about z", "rad", QUARTER),
+    Factor("spotlight angle", Interval(-1, 1), "where on its circle the spotlight stands", "rad", QUARTER),
+    Factor("object hue", Interval(-1, 1), "hue of the object", "rad", QUARTER),
+    Factor("spotlight hue", Interval(-1, 1), "hue of the spotlight", "rad", QUARTER),
+    Factor("background hue", Interval(-1, 1), "hue of the ground", "rad", QUARTER),
 )
 NAMES = tuple(latent.name for latent in LATENTS)
 SCALES: Float64s = np.array([latent.scale for latent in LATENTS])
@@ -75,16 +64,7 @@ def to_scene_values(raw: npt.ArrayLike) -> Float64s:
 
 def check(raw: npt.NDArray[np.generic], what: str = "raw latents") -> Float32s:
     """The raw latents as float32 (n, 10), or an error that says what is wrong with them."""
-    if raw.ndim != 2 or raw.shape[1] != len(LATENTS) or len(raw) == 0:
-        raise Impossible(f"{what}: the shape is {raw.shape}, not (N, {len(LATENTS)}) with N at least 1")
-    if raw.dtype not in (np.float32, np.float64):
-        raise Impossible(f"{what}: the numbers are {raw.dtype}, not float32 or float64")
-    wrong = ~(np.abs(raw) <= 1)  # also true for NaN
-    if wrong.any():
-        row, column = np.argwhere(wrong)[0]
-        hint = "; is this latents.npy? Give raw_latents.npy" if np.abs(raw).max() <= SCALES.max() else ""
-        raise Impossible(f"{what}: row {row}, {NAMES[column]} is {raw[row, column]!s}, not in [-1, 1]{hint}")
-    return raw.astype(np.float32)
+    return check_raw(raw, LATENTS, what)
 
 
 def read(path: Path) -> Float32s:
