@@ -36,7 +36,7 @@ COMMANDS = {
         "export": "Write a dataset as others' readers expect it.",
     },
     "Look and check": {
-        "show": "Look at the scene.",
+        "show": "Look at a world.",
         "info": "Say what is in a dataset.",
         "verify": "Check a dataset.",
         "doctor": "Say what works on this machine.",

@@ -17,7 +17,7 @@ import click
 from rich.text import Text
 
 from ident.cli.terminal import say_json, say_table
-from ident.render.blender.settings import LIBRARIES, RENDERS, lacking
+from ident.render.blender.installed import LIBRARIES, RENDERS, lacking
 from ident.render.children import ask
 from ident.render.errors import Failed
 from ident.render.threads import cores
@@ -61,7 +61,7 @@ try:
     from ident.render.blender import engine
 except Impossible as error:
     sys.exit(str(error))
-from ident.render.worlds.scene import place
+from ident.render.worlds.threedident import place
 from ident.render.blender.settings import Settings
 engine.Engine(Settings(size=16)).image(place([0] * 10))
 print(json.dumps([engine.version(), [f"{gpu.name} ({gpu.backend})" for gpu in engine.gpus()]]))
@@ -110,14 +110,14 @@ def disk() -> Finding:
 
 def memory() -> Finding:
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / GB
-    engines = cores()
-    if total / engines < 0.5:
+    count = cores()
+    if total / count < 0.5:
         return Finding(
             "broken",
-            f"{total:.1f} GB for {engines} cores, an engine takes 0.5",
+            f"{total:.1f} GB for {count} cores, an engine takes 0.5",
             "use a machine with more memory, or fewer --workers",
         )
-    return Finding("ok", f"{total:.0f} GB, {engines} cores")
+    return Finding("ok", f"{total:.0f} GB, {count} cores")
 
 
 CHECKS: dict[str, tuple[Callable[[], Finding], str]] = {

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import click
 
-from ident.benchmark import plugins
-from ident.render.blender.settings import check_passes
+from ident.render import plugins, worlds
 from ident.render.errors import Impossible
+from ident.render.worlds import World
 
-QUALITY = "How much work an image gets; reference is the paper's, and takes 60 times as long as balanced."
+SIZE = "Pixels along the longer side of an image.  [default: the world's; of 3dident, 224]"
+QUALITY = (
+    "How much work Blender gives an image; reference is the paper's, and takes 60 times as long as balanced.  "
+    "[default: balanced]"
+)
 
 
 def one_place(argument: str | None, option: str | None) -> str | None:
@@ -25,6 +29,25 @@ def own(_: click.Context, __: click.Parameter, value: str | None) -> str | None:
     return value
 
 
+def world_of(_: click.Context, __: click.Parameter, value: str | None) -> World | None:
+    """The world that is named, or the user's own, which may be in the working directory."""
+    if value is None:
+        return None
+    if plugins.is_one(value):
+        plugins.look_here()
+    return worlds.load(value)
+
+
+world = click.option(
+    "--world",
+    metavar="WORLD",
+    default="3dident",
+    show_default=True,
+    callback=world_of,
+    help="A world by its name, or one of your own: file.py:name or module:name.",
+)
+
+
 def parse_passes(_: click.Context, __: click.Parameter, value: str) -> tuple[str, ...]:
     """Names between commas."""
-    return check_passes(name.strip() for name in value.split(",") if name.strip())
+    return tuple(name.strip() for name in value.split(",") if name.strip())

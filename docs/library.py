@@ -5,7 +5,7 @@ A cell begins at each `# %%`, as Jupyter (by jupytext), VS Code, PyCharm and Spy
 
 # %% Render images to train on and to test on, by Ray: on this machine, or on the cluster at `address`
 from ident.render.stage import stage
-from ident.render.store.manifest import Recipe, Uniform
+from ident.render.store.recipe import Recipe, Uniform
 from ident.render.stage.plan import Plan
 from ident.render.blender.settings import PRESETS, Settings
 from ident.render.store.storage import Storage
@@ -16,13 +16,12 @@ for split, n in (("train", 128), ("test", 128)):
     stage.render(plan, address=None, tell=lambda far: print(f"\r{far.done} of {far.total}", end=""))
 
 # %% Load them: neither Blender nor Ray is needed from here on
-from ident.render.worlds import latents
 from ident.render.store.dataset import Dataset
 
 data, test = Dataset("data/library-train"), Dataset("data/library-test")
 image, raw_latents = data[3]  # (64, 64, 3) uint8 and (10,) float32
 print(f"\n{len(data)} images of {image.shape}, the latents of one:")
-print(dict(zip(latents.NAMES, raw_latents.round(2).tolist(), strict=True)))
+print(dict(zip(data.names, raw_latents.round(2).tolist(), strict=True)))
 
 # %% Draw positive pairs: of each anchor the image nearest to a draw of the conditional
 from ident.benchmark.pairs.pairs import open_sampler
@@ -36,7 +35,7 @@ import torch
 from ident.benchmark.models import encoders
 from ident.benchmark.losses import contrastive as losses, similarities
 
-to_box = encoders.encoder(len(latents.NAMES), "box", network="resnet18")
+to_box = encoders.encoder(len(data.names), "box", network="resnet18")
 encoder = torch.nn.Sequential(encoders.Pixels(*data.manifest.moments()), to_box)
 optimizer = torch.optim.Adam(encoder.parameters(), 1e-3)
 for number in range(20):

@@ -12,7 +12,7 @@ Array = npt.NDArray[Any]
 Float32s = npt.NDArray[np.float32]
 Float64s = npt.NDArray[np.float64]
 Int64s = npt.NDArray[np.int64]
-Pixels = npt.NDArray[np.uint8]
+Uint8s = npt.NDArray[np.uint8]
 
 Tell = Callable[[int, int], object]
 """Is told how many are done, of how many."""

@@ -18,8 +18,7 @@ import pytest
 
 from ident.cli import main
 from ident.render.children import SAFE_PATH
-from ident.render.worlds import latents
-from ident.render.worlds.scene import Scene, place
+from ident.render.worlds.threedident import WORLD, Scene, place
 from tests.processes import HANG, MARK, end, started_by, wait_for
 
 # For those that start Ray in this process: read as ray is imported, see ident.render.stage.cluster.
@@ -112,4 +111,4 @@ def start(tmp_path: Path, mark: str) -> Iterator[Start]:
 @pytest.fixture
 def scenes() -> list[Scene]:
     """Eight scenes of random latents."""
-    return [place(values) for values in latents.to_scene_values(latents.sample(seed=3, split="test", start=0, n=8))]
+    return [place(values) for values in WORLD.values(WORLD.draw(seed=3, split="test", start=0, n=8))]

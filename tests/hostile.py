@@ -38,12 +38,12 @@ from pyarrow import parquet
 
 from ident.benchmark.pairs import neighbours
 from ident.render.store.dataset import Dataset
-from ident.render.store.manifest import Uniform
+from ident.render.store.recipe import Uniform
 from tests.processes import HANG, MARK, end, gone
 from tests.render.engines import RECIPE
 from tests.render.exchange.test_importing import FILES, png, tar
-from tests.render.store.test_dataset import HOSTILE as MANIFESTS
 from tests.render.store.test_dataset import WANTED, paint
+from tests.render.store.test_manifest import HOSTILE as MANIFESTS
 from tests.servers import serving
 
 MEMORY, DISK = 3 * 2**29, 2**30

@@ -24,7 +24,7 @@ from ident.render.errors import Impossible
 from ident.render.store.dataset import Dataset
 from ident.render.store.files import make_folder, whole
 from ident.render.store.storage import Storage
-from ident.render.worlds import latents
+from ident.render.worlds.threedident import WORLD
 
 BATCH = 4096
 SAMPLE, SAMPLE_BATCH = 10_000, 2**40
@@ -80,7 +80,7 @@ class Sampler:
     space: Space
     conditional: Distribution
     seed: int
-    names: tuple[str, ...] = latents.NAMES
+    names: tuple[str, ...] = WORLD.names
 
     def __post_init__(self) -> None:
         points = torch.from_numpy(self.neighbours.latents)
@@ -125,7 +125,7 @@ class Exact:
     positives: Float32s
     conditional: Distribution
     seed: int
-    names: tuple[str, ...] = latents.NAMES
+    names: tuple[str, ...] = WORLD.names
 
     @property
     def recipe(self) -> dict[str, Any]:
@@ -171,10 +171,10 @@ def open_sampler(
         return _exact(data, conditional, space, seed, subset)
     if conditional is None:
         raise Impossible("--conditional: give one, like laplace(0.05)")
-    names = latents.NAMES if subset is None else subset
-    if not names or not set(names) <= set(latents.NAMES) or len(set(names)) < len(names):
-        raise Impossible(f"latents {', '.join(names)!r}: name some, each once, of {', '.join(latents.NAMES)}")
-    points = np.ascontiguousarray(data.latents[:, [latents.NAMES.index(name) for name in names]])
+    names = WORLD.names if subset is None else subset
+    if not names or not set(names) <= set(WORLD.names) or len(set(names)) < len(names):
+        raise Impossible(f"latents {', '.join(names)!r}: name some, each once, of {', '.join(WORLD.names)}")
+    points = np.ascontiguousarray(data.latents[:, [WORLD.names.index(name) for name in names]])
     lives, drawn = spaces.parse(space, len(names)), distributions.typed(conditional)
     return Sampler(open_index(points, kind, say), lives, drawn, seed, names)
 

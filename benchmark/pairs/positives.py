@@ -11,7 +11,7 @@ import torch
 from ident.benchmark.latents import distributions, spaces
 from ident.benchmark.training.seeds import stream
 from ident.render.aliases import Float32s
-from ident.render.worlds.latents import NAMES
+from ident.render.worlds.threedident import WORLD
 
 OWN = 1  # of streams: those of pairs have one number only
 
@@ -25,11 +25,11 @@ class Drawn:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "conditional", str(distributions.typed(self.conditional)))
-        self(0, np.zeros((1, len(NAMES)), np.float32))  # which says what is wrong with them
+        self(0, np.zeros((1, len(WORLD.factors)), np.float32))  # which says what is wrong with them
 
     def __call__(self, start: int, raw: Float32s) -> Float32s:
-        """The raw latents (n, 10) of the positives of images start to start + n."""
-        conditional, box = distributions.typed(self.conditional), spaces.Box(len(NAMES))
+        """The raw latents (n, d) of the positives of images start to start + n."""
+        conditional, box = distributions.typed(self.conditional), spaces.Box(raw.shape[1])
         around = torch.from_numpy(raw.astype(np.float64))
         drawn = [
             conditional.draw(box, row[None], generator=torch.Generator().manual_seed(stream(self.seed, OWN, start + i)))

@@ -29,7 +29,7 @@ from ident.benchmark.suites.rows import KINDS, Suite, shortened
 from ident.render.aliases import Float64s
 from ident.render.errors import Impossible
 from ident.render.store import files
-from ident.render.worlds import latents
+from ident.render.worlds.threedident import WORLD
 
 PAGE, RECORDS = "index.html", "results.jsonl"
 MARK = '<meta name="generator" content="ident report">'
@@ -146,7 +146,7 @@ class Maker:
         """The pictures of a row: of the kind that it is there for, the images and dots of its first seed."""
         kind = main_kind(line)
         results = line.results[kind]
-        names = latents.NAMES if suite.images else tuple(f"latent {number}" for number in range(line.row.dim))
+        names = WORLD.names if suite.images else tuple(f"latent {number}" for number in range(line.row.dim))
         drawn = [self.plot(f"{prefix}-latents.png", plots.bars(results, suite.split, names), "R2 and MCC by latent")]
         if not suite.runs:
             drawn += self.of_first(results[0], names, prefix)

@@ -10,7 +10,7 @@ from torch import Tensor
 from ident.benchmark.latents.spaces import Box
 from ident.benchmark.training.train import is_number
 from ident.render.errors import Impossible
-from ident.render.worlds.latents import NAMES
+from ident.render.worlds.threedident import WORLD
 
 
 @dataclass(frozen=True)
@@ -49,8 +49,8 @@ class Curriculum:
         if not (isinstance(self.first, tuple) and all(isinstance(group, tuple) and group for group in self.first)):
             raise Impossible(f"first {self.first!r}: give groups of latents, a list of lists")
         named = [name for group in self.first for name in group]
-        if not set(named) <= set(NAMES) or len(set(named)) < len(named):
-            raise Impossible(f"first {self.first!r}: give each latent once at most, of {', '.join(NAMES)}")
+        if not set(named) <= set(WORLD.names) or len(set(named)) < len(named):
+            raise Impossible(f"first {self.first!r}: give each latent once at most, of {', '.join(WORLD.names)}")
 
     def share(self, progress: float) -> float:
         """Of the box's sides, at a share of the training."""

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
-from ident.render.blender.settings import Settings
 from ident.render.errors import Impossible
 from ident.render.stage import cluster, plan, stage
 from ident.render.store.dataset import DEFAULT, Dataset, check_there
-from ident.render.store.manifest import Recipe, Uniform
+from ident.render.store.recipe import Recipe, Uniform
 from ident.render.store.storage import Storage
+from ident.render.worlds.threedident import WORLD
 
 if TYPE_CHECKING:
     from ident.benchmark.suites.tiers import Tier  # which takes PyTorch, and that seconds
@@ -54,7 +54,7 @@ def find(places: Mapping[str, str]) -> dict[str, Data]:
         data = Dataset(place)
         shards = [data.manifest.shards[number].sha256 for number in range(data.manifest.count)]
         absolute = str(data.storage.folder.absolute()) if data.storage.folder else place
-        found[split] = Data(absolute, sha256(json.dumps(shards).encode()).hexdigest(), data.manifest.size)
+        found[split] = Data(absolute, sha256(json.dumps(shards).encode()).hexdigest(), data.shape[0])
         sources[split] = data.manifest.source
     sizes = {split: one.size for split, one in found.items()}
     if sizes["train"] != sizes["test"]:
@@ -78,13 +78,13 @@ def larger(data: Data, tier: Tier) -> str:
     return f"{data.place}: images of {data.size} x {data.size}, a step takes {times:.0f} times as long; {meant}"
 
 
-def render(split: str, place: str, tier: Tier, address: str | None, tell: stage.Tell) -> None:
+def render(split: str, place: str, tier: Tier, address: str | None, tell: stage.Watch) -> None:
     """Render what a tier asks for as a split, or what is missing of it."""
     if tier.render is None:
         raise Impossible(f"--render: tier {tier.name} has nothing to render; type ident render, or ident pull")
     n = getattr(tier.render, split)
     out = Storage(place)
-    quality = plan.quality(out, tier.render.quality, tier.render.size)
-    settings = Settings(tier.render.size, quality, cluster.gpus_there(address))
-    recipe = Recipe(Uniform(0, split), settings, shard_size=plan.shard_size(out, n))
-    stage.render(plan.Plan(out, recipe, n, settings.gpus), address=address, force=False, tell=tell)
+    gpus = cluster.gpus_there(address)
+    settings = WORLD.settings(size=tier.render.size, quality=tier.render.quality, gpus=gpus)
+    recipe = plan.going_on(out, Recipe(Uniform(0, split), settings), n)
+    stage.render(plan.Plan(out, recipe, n, gpus), address=address, force=False, tell=tell)

@@ -29,7 +29,7 @@ from ident.render.aliases import Int64s
 from ident.render.errors import Impossible
 from ident.render.store.dataset import Dataset
 from ident.render.threads import in_order
-from ident.render.worlds.latents import NAMES
+from ident.render.worlds.threedident import WORLD
 
 AHEAD = 8
 """Batches that are made before the encoder asks for them."""
@@ -112,7 +112,7 @@ class Images(RowTask):
         generator = torch.Generator().manual_seed(stream(self.run.seed, FIRST, number))
         assert self.conditional is not None
         for group in self.first:
-            latents = torch.from_numpy(data.latents[among][:, [NAMES.index(name) for name in group]])
+            latents = torch.from_numpy(data.latents[among][:, [WORLD.names.index(name) for name in group]])
             near = distributions.pairs_among(self.conditional, Box(len(group)), latents, generator=generator)
             batch[near_in(group)] = near
         return batch

@@ -16,7 +16,7 @@ import numpy as np
 from scipy.ndimage import gaussian_filter
 
 from ident.render.aliases import Float32s
-from ident.render.blender.settings import absent
+from ident.render.blender.installed import absent
 from ident.render.errors import Failed, Impossible
 
 CPU, FLOAT3 = 1, 3  # OIDNDeviceType, OIDNFormat
@@ -28,10 +28,10 @@ def library() -> ctypes.CDLL:
     spec = importlib.util.find_spec("bpy")
     if spec is None or spec.origin is None:
         raise Impossible(absent() or "the denoiser comes with bpy, which is not found")
-    found = sorted(Path(spec.origin).parent.glob("**/*OpenImageDenoise.*"), key=lambda path: len(path.name))
-    if not found:
+    libraries = sorted(Path(spec.origin).parent.glob("**/*OpenImageDenoise.*"), key=lambda path: len(path.name))
+    if not libraries:
         raise Failed(f"no OpenImageDenoise library in {Path(spec.origin).parent}: reinstall bpy")
-    loaded = ctypes.CDLL(str(found[0]))
+    loaded = ctypes.CDLL(str(libraries[0]))
     pointer, text, size = ctypes.c_void_p, ctypes.c_char_p, ctypes.c_size_t
     for name, result, *arguments in (
         ("NewDevice", pointer, ctypes.c_int),

@@ -23,14 +23,16 @@ import numpy.typing as npt
 from scipy.spatial import ConvexHull
 
 from ident.render import temporary
-from ident.render.aliases import Float32s, Float64s, Pixels
+from ident.render.aliases import Float32s, Uint8s
+from ident.render.blender.boxes import Setup, Window, sun_directions
 from ident.render.blender.denoise import Denoiser
 from ident.render.blender.ground import GRID, Ground
-from ident.render.blender.settings import AREA, SPOT, SUN, Exposure, Settings, absent, check_passes
+from ident.render.blender.installed import absent
+from ident.render.blender.settings import AREA, SUN, Exposure, Settings, check_passes
 from ident.render.blender.silence import silent
 from ident.render.children import environment
 from ident.render.errors import Failed, Impossible
-from ident.render.worlds.scene import Box, Scene, object_points, pixel_box, shadow, spotlight_rim, sun_directions
+from ident.render.worlds.threedident import Scene
 
 
 @contextlib.contextmanager
@@ -99,26 +101,26 @@ def gpus() -> tuple[Gpu, ...]:
     """The GPUs that Cycles sees, of the first backend that has any."""
     preferences = bpy.context.preferences.addons["cycles"].preferences
     for backend in BACKENDS:
-        found = [device for device in preferences.get_devices_for_type(backend) if device.type == backend]
-        if found:
-            return tuple(Gpu(device.name, backend) for device in found)
+        devices = [device for device in preferences.get_devices_for_type(backend) if device.type == backend]
+        if devices:
+            return tuple(Gpu(device.name, backend) for device in devices)
     return ()
 
 
 def _use_gpus(count: int) -> None:
     """Let Cycles render on the first `count` GPUs and on nothing else."""
-    found = gpus()
-    if len(found) < count:
-        names = ", ".join(gpu.name for gpu in found) or f"none; looked for {', '.join(BACKENDS)}"
-        raise Impossible(f"{count} GPUs asked for, Cycles sees {len(found)} ({names}): give --gpus {len(found)}")
+    seen = gpus()
+    if len(seen) < count:
+        names = ", ".join(gpu.name for gpu in seen) or f"none; looked for {', '.join(BACKENDS)}"
+        raise Impossible(f"{count} GPUs asked for, Cycles sees {len(seen)} ({names}): give --gpus {len(seen)}")
     preferences = bpy.context.preferences.addons["cycles"].preferences
-    preferences.compute_device_type = found[0].backend
+    preferences.compute_device_type = seen[0].backend
     left = count
-    for device in preferences.get_devices_for_type(found[0].backend):
-        device.use = device.type == found[0].backend and left > 0
+    for device in preferences.get_devices_for_type(seen[0].backend):
+        device.use = device.type == seen[0].backend and left > 0
         left -= device.use
     if not preferences.has_active_device():
-        raise Failed(f"Cycles does not take the GPUs that it sees ({found[0].name}): `ident doctor` says more")
+        raise Failed(f"Cycles does not take the GPUs that it sees ({seen[0].name}): `ident doctor` says more")
 
 
 def _open(blend: Path) -> None:
@@ -183,26 +185,14 @@ def _tap() -> Tap:
     return tap
 
 
-def to_srgb(linear: Float32s) -> Pixels:
+def to_srgb(linear: Float32s) -> Uint8s:
     """The image as seen: the sRGB curve on linear colour, rounded to 8 bits."""
     clipped = np.clip(linear, 0, 1)
     curved = np.where(clipped <= 0.0031308, 12.92 * clipped, 1.055 * clipped ** np.float32(1 / 2.4) - 0.055)
     return np.asarray(np.rint(255 * curved), dtype=np.uint8)
 
 
-Parts = tuple[tuple[Box | None, int], ...]
-"""The boxes of an exposure, and the samples a pixel of each."""
-
 GROUND_SAMPLES = 16
-RENDER = 3500
-"""How many samples take as long as what a render costs beside them."""
-
-
-def _work(parts: Parts) -> int:
-    """What parts cost, in samples."""
-    return sum(
-        RENDER + samples * (box.right - box.left) * (box.bottom - box.top) for box, samples in parts if box and samples
-    )
 
 
 class Engine:
@@ -221,7 +211,7 @@ class Engine:
         _open(blend)
         Engine._latest = self
         size, self._quality = settings.size, settings.quality
-        self._size, self._whole = size, Box(0, 0, size, size)
+        self._size = size
         self._denoise = Denoiser(size, size) if self._quality.denoise else None
 
         self._scene, objects = bpy.context.scene, bpy.data.objects
@@ -233,19 +223,26 @@ class Engine:
         render.use_persistent_data = True
 
         vertices = np.array([vertex.co for vertex in self._object.data.vertices], dtype=np.float64)
-        self._vertices = vertices * np.array(self._object.scale)
-        self._hull = self._vertices[ConvexHull(self._vertices).vertices]
+        vertices *= np.array(self._object.scale)
         camera = self._scene.camera
         to_clip = camera.calc_matrix_camera(bpy.context.evaluated_depsgraph_get(), x=1, y=1)
-        self._camera = np.array(to_clip @ camera.matrix_world.inverted())
         # Where light comes from: from around the z axis of a sun, and from between the corners of an area light.
         half = self._lights[AREA].data.size / 2
         corners = np.array([[x, y, 0.0, 1.0] for x in (-half, half) for y in (-half, half)])
         hulls = {SUN: sun_directions(self._lights[SUN].data.angle / 2), AREA: corners}
-        self._light_hulls = {name: hull @ np.array(self._lights[name].matrix_world).T for name, hull in hulls.items()}
+        cone = self._spotlight.data
+        self._setup = Setup(
+            size=size,
+            camera=np.array(to_clip @ camera.matrix_world.inverted()),
+            vertices=vertices,
+            hull=vertices[ConvexHull(vertices).vertices],
+            lights={name: hull @ np.array(self._lights[name].matrix_world).T for name, hull in hulls.items()},
+            half_angle=cone.spot_size / 2,
+            radius=cone.shadow_soft_size,
+        )
         self._grounds = self._known_grounds() if self._quality.known_ground else {}
 
-    def image(self, scene: Scene) -> Pixels:
+    def image(self, scene: Scene) -> Uint8s:
         """The image, (H, W, 3) uint8, the same for the same scene whatever was rendered before."""
         self._place(scene)
         linear: Float32s = np.zeros((self._size, self._size, 3), np.float32)
@@ -262,7 +259,7 @@ class Engine:
         layer.use_pass_object_index = layer.use_pass_z = layer.use_pass_normal = True
         cycles_settings.filter_width = 0.01  # the least that Cycles takes: one sample, at the centre
         try:
-            taken = self._render(lights=(), samples=1, seed=0, box=self._whole)
+            taken = self._render(lights=(), samples=1, seed=0, window=self._setup.whole)
             return {name: FROM_BLENDER[name][1](taken[FROM_BLENDER[name][0]]) for name in names}
         finally:
             cycles_settings.filter_width = width
@@ -279,47 +276,17 @@ class Engine:
         """Linear colour under some of the lights, (H, W, 3): the mean of all samples that a pixel was given."""
         known = self._quality.known_ground
         colour: Float32s = np.zeros((self._size, self._size, 3), np.float32)
-        given: Float32s = np.zeros((self._size, self._size, 1), np.float32)
-        for k, (box, samples) in enumerate((self._changed if known else self._lit)(exposure, scene)):
-            if box and samples:
-                part = slice(box.top, box.bottom), slice(box.left, box.right)
-                taken = self._render(lights=exposure.lights, samples=samples, seed=seed + k, box=box)
+        counts: Float32s = np.zeros((self._size, self._size, 1), np.float32)
+        for k, (window, samples) in enumerate((self._setup.changed if known else self._setup.lit)(exposure, scene)):
+            if window and samples:
+                part = slice(window.top, window.bottom), slice(window.left, window.right)
+                taken = self._render(lights=exposure.lights, samples=samples, seed=seed + k, window=window)
                 colour[part] += samples * taken["Combined"][..., :3]
-                given[part] += samples
-        rendered = colour / np.maximum(given, 1)
+                counts[part] += samples
+        rendered = colour / np.maximum(counts, 1)
         if ground := self._grounds.get(exposure.lights[0]):
-            rendered = np.where(given > 0, rendered, ground.under(scene.ground_color))
+            rendered = np.where(counts > 0, rendered, ground.under(scene.ground_color))
         return np.asarray(rendered, np.float32)
-
-    def _lit(self, exposure: Exposure, scene: Scene) -> Parts:
-        """All that the lights shine on, and the object once more."""
-        points = object_points(scene, self._vertices)
-        lit: Box | None = self._whole
-        if exposure.lights == (SPOT,):  # beyond its cone the image is black
-            lit = self._box(np.concatenate([points, self._rim(scene)]))
-        return (lit, exposure.samples), (self._box(points), exposure.object_samples)
-
-    def _changed(self, exposure: Exposure, scene: Scene) -> Parts:
-        """What the light does not send to the camera from the bare ground: the object, and its shadow or the cone.
-
-        Both in one box, where that takes less time.
-        """
-        points = object_points(scene, self._hull)
-        (light,) = exposure.lights
-        on_ground = self._rim(scene) if light == SPOT else shadow(points, self._light_hulls[light])
-        around_object = self._box(points)
-        if on_ground is None:
-            return (self._whole, exposure.samples), (around_object, exposure.object_samples)
-        apart = (self._box(on_ground), exposure.samples), (around_object, exposure.object_samples)
-        together = ((self._box(np.concatenate([points, on_ground])), max(exposure.samples, exposure.object_samples)),)
-        return min(apart, together, key=_work)
-
-    def _box(self, points: Float64s) -> Box | None:
-        return pixel_box(points, self._camera, self._size)
-
-    def _rim(self, scene: Scene) -> Float64s:
-        cone = self._spotlight.data
-        return spotlight_rim(scene, cone.spot_size / 2, cone.shadow_soft_size)
 
     def _known_grounds(self) -> dict[str, Ground]:
         """The bare ground under each light that stands still, from renders of a black and of a white one."""
@@ -329,17 +296,17 @@ class Engine:
             renders = []
             for colour in (0.0, 1.0):
                 self._ground.color = (colour, colour, colour, 1.0)
-                box = Box(0, 0, GRID, GRID)
-                taken = self._render(lights=(light,), samples=GROUND_SAMPLES, seed=0, box=box, size=GRID)
+                window = Window(0, 0, GRID, GRID)
+                taken = self._render(lights=(light,), samples=GROUND_SAMPLES, seed=0, window=window, size=GRID)
                 renders.append(taken["Combined"][..., 0])
             grounds[light] = Ground(*renders, size=self._size)
         self._object.hide_render = False
         return grounds
 
     def _render(
-        self, *, lights: Collection[str], samples: int, seed: int, box: Box, size: int | None = None
+        self, *, lights: Collection[str], samples: int, seed: int, window: Window, size: int | None = None
     ) -> dict[str, Float32s]:
-        """One render of Cycles, of a box in an image of its own size or another; its passes by Blender's names."""
+        """One render of Cycles, of a window in an image of its own size or another; its passes by Blender's names."""
         render, cycles_settings, size = self._scene.render, self._scene.cycles, size or self._size
         render.resolution_x = render.resolution_y = size
         for name, light in self._lights.items():
@@ -347,9 +314,9 @@ class Engine:
         cycles_settings.samples, cycles_settings.seed = samples, seed
         render.use_border = render.use_crop_to_border = True
         # Blender cuts towards zero: half a pixel more lands inside the pixel that is meant. It counts rows upwards.
-        render.border_min_x, render.border_max_x = ((edge + 0.5) / size for edge in (box.left, box.right))
-        render.border_min_y = (size - box.bottom + 0.5) / size
-        render.border_max_y = (size - box.top + 0.5) / size
+        render.border_min_x, render.border_max_x = ((edge + 0.5) / size for edge in (window.left, window.right))
+        render.border_min_y = (size - window.bottom + 0.5) / size
+        render.border_max_y = (size - window.top + 0.5) / size
         self._tap.passes.clear()
         self._tap.kind = frozenset(lights), samples, size
         with silent(1):

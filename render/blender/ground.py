@@ -10,7 +10,7 @@ import numpy as np
 from numpy.polynomial.chebyshev import chebvander
 
 from ident.render.aliases import Float32s, Float64s
-from ident.render.worlds.scene import Triple
+from ident.render.worlds.threedident import Triple
 
 GRID = 64
 """Pixels along a side of the small renders."""

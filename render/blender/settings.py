@@ -1,18 +1,20 @@
-"""How much work goes into an image: the presets, as data. docs/quality.md has the measurements behind them."""
+"""How Blender renders: how much work goes into an image, and the presets. docs/quality.md has what is behind them."""
 
 from __future__ import annotations
 
 import json
-import platform
-import sys
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
-from functools import cache
-from importlib import metadata, resources
+from dataclasses import asdict, dataclass, fields, replace
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
+from ident.render.blender.installed import absent, renderer
+from ident.render.checked import check_names, check_texts, whole_number
 from ident.render.errors import Impossible
+
+if TYPE_CHECKING:
+    from ident.render.blender.engine import Engine
+    from ident.render.worlds.world import World
 
 SUN, AREA, SPOT = LIGHTS = "LightDynamic", "LightStatic", "Spotlight"
 MOST_SAMPLES = 65536
@@ -104,61 +106,101 @@ def preset(name: str, size: int) -> Quality:
 
 
 SIZES = range(16, 4097)
-PASSES = ("mask", "depth", "normal")
+PASSES: Mapping[str, tuple[tuple[int, ...], str]] = MappingProxyType(
+    {"mask": ((), "uint8"), "depth": ((), "float32"), "normal": ((3,), "float32")}
+)
+"""What can be rendered beside the image, with the shape and dtype of a pixel. FROM_BLENDER says what each is."""
 
 
 @dataclass(frozen=True)
 class Settings:
-    """How images are rendered: all that decides their pixels beside the scene."""
+    """How Blender renders images: all that decides their pixels beside the scene."""
 
     size: int = 224
     quality: Quality = PRESETS["balanced"]
     gpus: int = 0
+    ON_GPUS: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if self.size not in SIZES:
             raise Impossible(f"size {self.size}: give a whole number of pixels from {SIZES.start} to {SIZES.stop - 1}")
         if self.gpus < 0:
-            raise Impossible(f"--gpus {self.gpus}: give a whole number from 0 on")
+            raise Impossible(f"gpus {self.gpus}: give a whole number from 0 on")
+
+    @classmethod
+    def of(cls, options: Mapping[str, Any]) -> Self:
+        """The settings that options mean: size, gpus, and quality, a preset's name, or so many plain samples."""
+        size, name = options["size"], options.get("quality", "balanced")
+        if name not in PRESETS:
+            raise Impossible(f"quality {name!r}: choose from {', '.join(PRESETS)}")
+        quality = plain(options["samples"]) if "samples" in options else preset(name, size)
+        return cls(size, quality, options.get("gpus", 0))
+
+    @classmethod
+    def read(cls, described: Mapping[str, Any]) -> Self:
+        """The settings that describe themselves so."""
+        names = [*renderer(), "size", "device", *(field.name for field in fields(Quality))]
+        check_names(described, "render", names)
+        for exposure in described["exposures"]:
+            check_names(exposure, "render.exposures", [field.name for field in fields(Exposure)])
+        exposures = tuple(
+            Exposure(
+                tuple(exposure["lights"]),
+                *(whole_number(exposure[name], name, 0, MOST_SAMPLES) for name in ("samples", "object_samples")),
+            )
+            for exposure in described["exposures"]
+        )
+        denoise, known_ground = described["denoise"], described.get("known_ground", False)
+        if not isinstance(denoise, bool) or not isinstance(known_ground, bool):
+            raise ValueError(f"render.denoise {denoise!r}, render.known_ground {known_ground!r}")
+        if described["device"] not in ("cpu", "gpu"):
+            raise ValueError(f"render.device {described['device']!r}")
+        check_texts(described, "render", set(renderer()))
+        size = whole_number(described["size"], "size", SIZES.start, SIZES.stop - 1)
+        return cls(size, Quality(exposures, denoise, known_ground), int(described["device"] == "gpu"))
+
+    @classmethod
+    def absent(cls) -> str:
+        """What is wrong with Blender's Python module, and what to type; nothing if all is well."""
+        return absent()
+
+    @classmethod
+    def versions(cls) -> Mapping[str, str]:
+        """Of Blender and ident, and the scene file's sha256."""
+        return renderer()
+
+    def describe(self) -> dict[str, Any]:
+        """As JSON."""
+        device = "gpu" if self.gpus else "cpu"
+        return {**renderer(), "device": device, "size": self.size, **self.quality.describe()}
+
+    def on(self, gpus: int) -> Self:
+        """The settings on so many GPUs."""
+        return replace(self, gpus=gpus)
+
+    def as_begun(self, begun: Self) -> Self:
+        """With the quality that a dataset was begun by, where that is what the name of this one's meant then."""
+        former = [FORMER[name] for name in FORMER if preset(name, self.size) == self.quality]
+        return replace(self, quality=begun.quality) if begun.quality in former else self
+
+    def arrays(self, _: World) -> dict[str, tuple[tuple[int, ...], str]]:
+        """Shape and dtype of the image and the passes."""
+        image = self.size, self.size
+        return {
+            "images": ((*image, 3), "uint8"),
+            **{name: ((*image, *of), dtype) for name, (of, dtype) in PASSES.items()},
+        }
+
+    def start(self, _: World) -> Engine:
+        """Blender, in this process."""
+        from ident.render.blender.engine import Engine  # here, so that only those start Blender that render
+
+        return Engine(self)
 
 
-def check_passes(names: Iterable[str]) -> tuple[str, ...]:
+def check_passes(names: Iterable[str], allowed: Iterable[str] = PASSES) -> tuple[str, ...]:
     """The passes asked for, in order and once each, or an error that lists those there are."""
-    asked = set(names)
-    for name in sorted(asked - set(PASSES)):
-        raise Impossible(f"pass {name!r}: choose from {', '.join(PASSES)}")
-    return tuple(name for name in PASSES if name in asked)
-
-
-RENDERS = (3, 11)
-"""The Python that Blender's module is for."""
-
-LIBRARIES = "docker/system-libraries.sh"
-
-
-def lacking(error: ImportError | None = None) -> tuple[str, str] | None:
-    """What is wrong with Blender's Python module, as it is installed or as it failed to load, and what to type."""
-    if sys.version_info[:2] != RENDERS:
-        found = platform.python_version()
-        return f"rendering needs Python 3.11, here is {found}", "python3.11 -m venv .venv, and install ident3d there"
-    if sys.platform == "linux" and platform.machine() != "x86_64":
-        return f"Blender's Python module is for x86_64, here is {platform.machine()}", "ident render on such a machine"
-    if renderer()["bpy"] == "none" or (isinstance(error, ModuleNotFoundError) and error.name == "bpy"):
-        return "Blender's Python module is missing", "pip install 'bpy>=4.5,<4.6'"
-    return (f"Blender's Python module does not load ({error})", LIBRARIES) if error else None
-
-
-def absent(error: ImportError | None = None) -> str:
-    """The same in a line; nothing if all is well."""
-    return ": type ".join(lacking(error) or ())
-
-
-@cache
-def renderer() -> Mapping[str, str]:
-    """What renders: the versions and the scene file."""
-    scene = resources.files("ident.blend_assets").joinpath("3dident.sha256").read_text().split()[0]
-    try:
-        blender = metadata.version("bpy")
-    except metadata.PackageNotFoundError:
-        blender = "none"
-    return MappingProxyType({"ident": metadata.version("ident3d"), "bpy": blender, "scene": scene})
+    asked, allowed = set(names), tuple(allowed)
+    for name in sorted(asked - set(allowed)):
+        raise Impossible(f"pass {name!r}: choose from {', '.join(allowed) or 'none'}")
+    return tuple(name for name in allowed if name in asked)

@@ -68,7 +68,8 @@ class Export:
 
     @property
     def _image_bytes(self) -> float:
-        return PNG_BYTES * self.data.manifest.size**2
+        height, width, _ = self.data.shape
+        return PNG_BYTES * height * width
 
     def run(self, *, force: bool, tell: Tell) -> None:
         """Write what is not there, and read all of it; the files get their names when all of them are whole."""

@@ -18,7 +18,8 @@ from ident.render.exchange.layouts.files import File, files_of_archive, paths_be
 from ident.render.exchange.layouts.layout import Layout, detect
 from ident.render.store.files import IMPORTED, LARGEST_NOTE, LOCK, PARTS, check_room, lock, make_inside, read
 from ident.render.store.inventory import clear, import_begun, shard_files, tidy, whole_shards
-from ident.render.store.manifest import MANIFEST, Imported, Manifest
+from ident.render.store.manifest import MANIFEST, Manifest
+from ident.render.store.recipe import Imported
 from ident.render.store.storage import Storage
 
 

@@ -11,8 +11,8 @@ from __future__ import annotations
 import json
 import struct
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import asdict
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict, replace
 from hashlib import sha256
 from io import BytesIO
 from pathlib import Path
@@ -24,13 +24,16 @@ from ident.render.aliases import Array, Float32s
 from ident.render.blender.settings import SIZES
 from ident.render.errors import Failed
 from ident.render.exchange.layouts.layout import Item, Latents, Parts, Picture
-from ident.render.store import shards
+from ident.render.store.columns import IMAGES, Column, Sums, sums
 from ident.render.store.files import IMPORTED, LARGEST_NOTE, PARTS, make_inside, read, remove_folder, write
 from ident.render.store.inventory import clear, put_shard
-from ident.render.store.manifest import MANIFEST, Imported, Manifest, Record, describe_latents
-from ident.render.store.shards import Column, Journal, Span, Sums
+from ident.render.store.journal import Journal
+from ident.render.store.manifest import MANIFEST, Manifest, Record
+from ident.render.store.recipe import Imported
+from ident.render.store.shards import Span
 from ident.render.store.storage import Storage
 from ident.render.threads import in_order
+from ident.render.worlds.threedident import WORLD
 
 SHARD_SIZE = 1000
 OPEN = 200  # journals at a time; systems allow a process some 1,000 files
@@ -135,8 +138,8 @@ class Intake:
         write(self._out.here / IMPORTED, json.dumps(made).encode())
 
     def _take_in(self, items: Iterable[Item]) -> None:
-        for picture, (encoded, sums) in in_order(self._encode, self._new(items)):
-            self._journal(picture.part, picture.number).add(picture.number % SHARD_SIZE, encoded, sums)
+        for picture, (encoded, of_image) in in_order(self._encode, self._new(items)):
+            self._journal(picture.part, picture.number).add(picture.number % SHARD_SIZE, encoded, of_image)
 
     def _new(self, items: Iterable[Item]) -> Iterator[Picture]:
         """Note what comes; gives the images that are not there yet."""
@@ -158,8 +161,8 @@ class Intake:
             digest = sha256(item.data).digest()
             self._digest.update(f"image {item.part} {item.number} ".encode() + digest)
             if self._column is None:
-                size = len(decode(item.data, item.name))
-                self._column = shards.columns(size, self._codec, ())["images"]
+                image = decode(item.data, item.name)
+                self._column = Column(image.shape, image.dtype, self._codec)
             if not self._has(item, digest):
                 yield item
 
@@ -168,7 +171,7 @@ class Intake:
         assert column is not None
         if image.shape != column.shape:
             raise Failed(f"{item.name}: {image.shape[0]} pixels a side, the first image has {column.shape[0]}")
-        return [column.encode(image), sha256(item.data).digest()], shards.sums(image)
+        return [column.encode(image), sha256(item.data).digest()], sums(image)
 
     def _journal(self, part: int, number: int) -> Journal:
         block = part, number // SHARD_SIZE
@@ -232,17 +235,14 @@ class Intake:
         assert self._column is not None
         manifest = Manifest(
             n=self._ends[-1],
-            size=self._column.shape[0],
-            codec=self._codec,
-            passes=[],
             shard_size=SHARD_SIZE,
+            world=WORLD.facts,
+            columns={IMAGES: self._column},
             source=self._source.describe(),
             render=None,
-            latents=describe_latents(),
-            shards=self._records,
+            shards={},
         )
         raw = np.concatenate([self._raw[part] for part in sorted(self._raw)])
-        kept: Mapping[str, Column] = {"images": self._column}
         for number in range(manifest.count):
             if number in self._records:
                 continue
@@ -250,14 +250,14 @@ class Intake:
             gathered.unlink(missing_ok=True)
             with Journal(gathered, self._key, 1) as journal:
                 for row, source, at in self._rows(span.start, span.n):
-                    (image, _), sums = source.row(at)
-                    journal.add(row, [image], sums)
+                    (image, _), of_image = source.row(at)
+                    journal.add(row, [image], of_image)
                 part, rows, recipe = gathered.with_suffix(".h5"), raw[span.start :][: span.n], manifest.recipe()
-                self._records[number] = put_shard(self._out, part, span, rows, kept, journal, recipe)
+                self._records[number] = put_shard(self._out, part, span, rows, manifest.columns, journal, recipe)
             self._note()
             gathered.unlink()
             self._forget(span.start + span.n)
-        return manifest
+        return replace(manifest, shards=self._records)
 
     def _forget(self, end: int) -> None:
         """Remove the journals of which every row is in a shard."""

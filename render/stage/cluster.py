@@ -147,10 +147,10 @@ def gpus_there(address: str | None) -> int:
     """How many GPUs there are: in the cluster, or on this machine by the driver's word and what Ray is shown of it."""
     if address is not None:
         return resources(address).get("GPU", 0)
-    found, shown = sum(1 for _ in DRIVER.glob("*")), os.environ.get("CUDA_VISIBLE_DEVICES")
+    present, shown = sum(1 for _ in DRIVER.glob("*")), os.environ.get("CUDA_VISIBLE_DEVICES")
     if shown is None:
-        return found
-    return min(found, sum(name not in ("", "-1", "NoDevFiles") for name in shown.split(",")))
+        return present
+    return min(present, sum(name not in ("", "-1", "NoDevFiles") for name in shown.split(",")))
 
 
 def check_gpus(gpus: int) -> None:

@@ -8,21 +8,21 @@ import os
 import re
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from io import BytesIO
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from PIL import Image, ImageDraw, ImageFont, PngImagePlugin
 
-from ident.render.aliases import Float32s, Pixels, Tell
-from ident.render.blender.settings import PASSES, SIZES, Settings, renderer
-from ident.render.errors import Impossible
+from ident.render.aliases import Array, Float32s, Tell, Uint8s
+from ident.render.errors import Failed, Impossible
 from ident.render.stage.pool import Frame, frames
+from ident.render.store.columns import LARGEST_ROW
 from ident.render.store.files import (
+    LARGEST_LATENTS,
     TEMPORARY,
     make_folder,
     make_inside,
@@ -32,38 +32,73 @@ from ident.render.store.files import (
     remove_folder,
     write,
 )
-from ident.render.worlds import latents
+from ident.render.worlds import Category, Circle, World
+from ident.render.worlds.engine import Settings
 
-# Files. Each says in a PNG text chunk what it was made from, so that the same command goes on where it was, and no
+# Files. Each has a label in a PNG text chunk, which says what it was made from: so the same command goes on, and no
 # command overwrites what another one made.
 
 
-def recipe(raw: Float32s, settings: Settings, **more: object) -> dict[str, Any]:
-    """All that decides the pixels of a file, as JSON knows it."""
-    described = {**asdict(settings), "quality": settings.quality.describe()}
-    made = {"raw_latents": raw.tolist(), "settings": described, "renderer": dict(renderer()), **more}
-    return dict(json.loads(json.dumps(made)))
+@dataclass(frozen=True)
+class Shots:
+    """What is rendered: raw latents (n, d), or (d,) of one image, of a world, by settings."""
+
+    world: World
+    settings: Settings
+    raw: Float32s
+    passes: tuple[str, ...] = ()
+
+    def check(self) -> None:
+        """Refuse passes that the world has not."""
+        able = [name for name in self.settings.arrays(self.world) if name != "images"]
+        for name in self.passes:
+            if name not in able:
+                raise Impossible(f"pass {name!r}: choose from {', '.join(able) or 'none, this world has no passes'}")
+
+    def of(self, raw: Float32s) -> Shots:
+        """Others of the kind."""
+        return replace(self, raw=raw)
+
+    def label(self, **more: object) -> dict[str, Any]:
+        """All that decides the pixels of a file, as JSON knows it."""
+        world = {"name": self.world.name, "digest": self.world.digest}
+        label = {"world": world, "raw_latents": self.raw.tolist(), "render": self.settings.describe(), **more}
+        return dict(json.loads(json.dumps(label)))
 
 
-def save_image(path: Path, image: Image.Image, recipe: Mapping[str, Any]) -> None:
-    """Write a PNG with its recipe inside."""
+def read_raw(path: Path, world: World) -> Float32s:
+    """Raw latents (n, d) of a world from a .npy file, checked."""
+    try:
+        with os.fdopen(open_plain(path), "rb") as file:
+            raw = read_npy(file, LARGEST_LATENTS)
+    except Failed as error:
+        raise Impossible(f"{error}; give a .npy file of raw latents") from error
+    except OSError as error:
+        raise Impossible(f"{path}: {error.strerror or error}; give a .npy file of raw latents") from error
+    except Exception as error:  # numpy raises half a dozen kinds on a hostile header
+        raise Impossible(f"{path}: not a .npy file of numbers ({error})") from error
+    return world.check(raw, str(path))
+
+
+def save_image(path: Path, image: Image.Image, label: Mapping[str, Any]) -> None:
+    """Write a PNG with its label inside."""
     info = PngImagePlugin.PngInfo()
-    info.add_text("ident", json.dumps(recipe))
+    info.add_text("ident", json.dumps(label))
     png = BytesIO()
     image.save(png, "png", pnginfo=info)
     write(path, png.getvalue())
 
 
-def read_recipe(path: Path) -> dict[str, Any]:
-    """The recipe in a whole PNG of ours; of anything else, an empty one."""
+def read_label(path: Path) -> dict[str, Any]:
+    """The label in a whole PNG of ours; of anything else, an empty one."""
     try:
-        with warnings.catch_warnings(action="error"), Image.open(path, formats=("PNG",)) as found:
-            text = json.loads(found.info.get("ident", "{}"))
-            if text:
-                found.load()  # raises where the file is cut short
+        with warnings.catch_warnings(action="error"), Image.open(path, formats=("PNG",)) as image:
+            label = json.loads(image.info.get("ident", "{}"))
+            if label:
+                image.load()  # raises where the file is cut short
     except Exception:  # Pillow raises half a dozen kinds on a damaged file; none of them is ours
         return {}
-    return text if isinstance(text, dict) else {}
+    return label if isinstance(label, dict) else {}
 
 
 def foreign(path: Path) -> Impossible:
@@ -77,9 +112,7 @@ def check_target(path: Path) -> None:
         raise Impossible(f"{path}: is not a file; give another --out")
 
 
-LARGEST_PASS = SIZES.stop**2 * 3 * 4  # bytes: three float32 a pixel
-
-# One file a frame: STEM.png, and STEM_mask.npy, ... for the passes, whose sha256 the recipe in the PNG gives
+# One file a frame: STEM.png, and STEM_mask.npy, ... for the passes, whose sha256 the label in the PNG gives
 
 
 @dataclass(frozen=True)
@@ -87,9 +120,7 @@ class _Target:
     """Where one frame goes, and what it is made from."""
 
     stem: Path
-    raw: Float32s
-    settings: Settings
-    passes: tuple[str, ...]
+    shot: Shots
 
     @property
     def png(self) -> Path:
@@ -100,17 +131,17 @@ class _Target:
 
     def is_done(self, *, force: bool) -> bool:
         """Whether all is there; an error if something else is, unless forced."""
-        found = read_recipe(self.png) if self.png.is_file() else {}
-        known = found.pop("passes", {})
-        ours = found == recipe(self.raw, self.settings)
+        label = read_label(self.png) if self.png.is_file() else {}
+        known = label.pop("passes", {})
+        ours = label == self.shot.label()
         for path, is_ours in (
             (self.png, ours),
-            *((self.pass_file(name), ours and name in known) for name in self.passes),
+            *((self.pass_file(name), ours and name in known) for name in self.shot.passes),
         ):
             check_target(path)
             if path.exists() and not is_ours and not force:
                 raise foreign(path)
-        return ours and all(self._holds(name, known) for name in self.passes)
+        return ours and all(self._holds(name, known) for name in self.shot.passes)
 
     def _holds(self, name: str, known: Mapping[str, str]) -> bool:
         path = self.pass_file(name)
@@ -118,57 +149,76 @@ class _Target:
 
     def save(self, frame: Frame) -> None:
         """Write the PNG first: until the passes that it names are there, the frame is not done."""
-        files = {name: npy(frame[name]) for name in self.passes}
+        files = {name: npy(frame[name]) for name in self.shot.passes}
         sums = {name: hashlib.sha256(data).hexdigest() for name, data in files.items()}
-        old = read_recipe(self.png).get("passes", {}) if self.png.is_file() else {}
-        save_image(self.png, Image.fromarray(frame["image"]), recipe(self.raw, self.settings, passes={**old, **sums}))
+        old = read_label(self.png).get("passes", {}) if self.png.is_file() else {}
+        save_image(self.png, picture(frame["image"]), self.shot.label(passes={**old, **sums}))
         for name, data in files.items():
             write(self.pass_file(name), data)
 
     def load(self) -> Frame:
         with Image.open(self.png, formats=("PNG",)) as image:
-            return {"image": np.asarray(image), **{name: self._read(name) for name in self.passes}}
+            return {"image": np.asarray(image), **{name: self._read(name) for name in self.shot.passes}}
 
-    def _read(self, name: str) -> npt.NDArray[Any]:
+    def _read(self, name: str) -> Array:
         with os.fdopen(open_plain(self.pass_file(name)), "rb") as file:
-            return read_npy(file, LARGEST_PASS)
+            return read_npy(file, LARGEST_ROW)
 
 
-FRAME_FILES = re.compile(rf"{TEMPORARY.pattern}|\d{{2,}}(_({'|'.join(PASSES)}))?\.(png|npy)")
+FRAME_FILES = re.compile(rf"{TEMPORARY.pattern}|\d{{2,}}(_[a-z]+)?\.(png|npy)")
 
 
-def save_all(
-    folder: Path, raw: Float32s, settings: Settings, passes: tuple[str, ...] = (), *, force: bool, done: Tell
-) -> list[_Target]:
-    """Write 00.png, 01.png, ... for raw latents (n, 10); what is there is not rendered again."""
+def picture(image: Uint8s) -> Image.Image:
+    """An image (H, W, C) as Pillow has it."""
+    return Image.fromarray(image[..., 0] if image.shape[-1] == 1 else image)
+
+
+def save_all(folder: Path, shots: Shots, *, force: bool, done: Tell) -> list[_Target]:
+    """Write 00.png, 01.png, ...; what is there is not rendered again."""
+    shots.check()
     make_folder(folder)
-    digits = max(2, len(str(len(raw) - 1)))
-    targets = [_Target(folder / f"{i:0{digits}d}", row, settings, passes) for i, row in enumerate(raw)]
+    count = len(shots.raw)
+    digits = max(2, len(str(count - 1)))
+    targets = [_Target(folder / f"{i:0{digits}d}", shots.of(row)) for i, row in enumerate(shots.raw)]
     missing = [target for target in targets if not target.is_done(force=force)]
-    count = len(raw) - len(missing)
-    done(count, len(raw))
+    saved = count - len(missing)
+    done(saved, count)
     if missing:
-        for i, frame in frames(np.stack([target.raw for target in missing]), settings, passes):
+        raw = np.stack([target.shot.raw for target in missing])
+        for i, frame in frames(shots.world, shots.settings, raw, shots.passes):
             missing[i].save(frame)
-            count += 1
-            done(count, len(raw))
+            saved += 1
+            done(saved, count)
     return targets
 
 
 # Figures
 
 
-def traversal(steps: int = 7) -> Float32s:
-    """One latent each from -1 to 1 with the others at 0: raw latents (steps * 10, 10), a step a row of the figure."""
-    raw = np.zeros((steps, len(latents.LATENTS), len(latents.LATENTS)), np.float32)
-    each = np.arange(len(latents.LATENTS))
-    raw[:, each, each] = np.linspace(-1, 1, steps)[:, None]
-    return raw.reshape(-1, len(latents.LATENTS))
+def traversal(world: World, steps: int = 7) -> Float32s:
+    """One factor each from end to end with the others in their middle, raw latents (steps * d, d).
+
+    A step is a row of the figure, and a factor a column. A category's middle is its first name.
+    """
+    count = len(world.factors)
+    middle = [
+        0.0 if isinstance(each.kind, Category) else (each.kind.low + each.kind.high) / 2 for each in world.factors
+    ]
+    raw = np.tile(np.array(middle, np.float32), (steps, count, 1))
+    for i, factor in enumerate(world.factors):
+        ends = np.linspace(factor.kind.low, factor.kind.high, steps, endpoint=not isinstance(factor.kind, Circle))
+        raw[:, i, i] = np.round(ends) if isinstance(factor.kind, Category) else ends
+    return raw.reshape(-1, count)
 
 
-VIEWS: Mapping[str, Callable[[npt.NDArray[Any]], Pixels]] = MappingProxyType(
+def seen(image: Array) -> Uint8s:
+    """An image (H, W, C) in red, green and blue; alpha is left out."""
+    return np.asarray(image.reshape(*image.shape[:2], -1)[..., :3] * np.ones(3, np.uint8))
+
+
+VIEWS: Mapping[str, Callable[[Array], Uint8s]] = MappingProxyType(
     {
-        "image": lambda image: image,
+        "image": seen,
         "mask": lambda mask: np.array([[0, 0, 0], [120, 120, 120], [240, 190, 60]], np.uint8)[mask],
         "depth": lambda depth: np.asarray(255 * np.clip(4 / depth, 0, 1), np.uint8)[..., None].repeat(3, axis=2),
         "normal": lambda normal: np.asarray(np.clip(127.5 * (normal + 1), 0, 255), np.uint8),
@@ -185,69 +235,69 @@ class Layout:
     across: tuple[str, ...] = ()
     down: tuple[str, ...] = ()
 
-    def compose(self, cells: Sequence[Pixels]) -> Image.Image:
-        """One image of cells (H, H, 3) of one size."""
-        size = cells[0].shape[0]
+    @classmethod
+    def of_traversal(cls, world: World, raw: Float32s) -> Layout:
+        """A column a factor; rows have values where they mean the same for all factors."""
+        count = len(world.factors)
+        alike = len({factor.kind for factor in world.factors}) == 1
+        steps = tuple(f"{value:+.2f}" for value in raw[::count, 0]) if alike else ()
+        return cls(count, world.names, steps)
+
+    def compose(self, cells: Sequence[Uint8s]) -> Image.Image:
+        """One image of cells (H, W, 3) of one size."""
+        height, width, _ = cells[0].shape
         font = ImageFont.load_default(size=13)
         left = max([44, *(int(font.getlength(text)) + 12 for text in self.down)]) if self.down else 0
         top = 20 if self.across else 0
         rows = -(-len(cells) // self.columns)
-        figure = Image.new("RGB", (left + self.columns * size, top + rows * size), "white")
+        figure = Image.new("RGB", (left + self.columns * width, top + rows * height), "white")
         for i, cell in enumerate(cells):
-            figure.paste(Image.fromarray(cell), (left + i % self.columns * size, top + i // self.columns * size))
+            figure.paste(Image.fromarray(cell), (left + i % self.columns * width, top + i // self.columns * height))
         pen = ImageDraw.Draw(figure)
         for i, text in enumerate(self.across):
-            pen.text((left + (i + 0.5) * size, top / 2), text, "black", font, anchor="mm")
+            pen.text((left + (i + 0.5) * width, top / 2), text, "black", font, anchor="mm")
         for i, text in enumerate(self.down):
-            pen.text((left - 6, top + (i + 0.5) * size), text, "black", font, anchor="rm")
+            pen.text((left - 6, top + (i + 0.5) * height), text, "black", font, anchor="rm")
         return figure
 
 
 LARGEST_FIGURE = 80_000_000  # pixels; above 89 million Pillow suspects an attack
 
 
-def save_figure(
-    path: Path,
-    raw: Float32s,
-    layout: Layout,
-    settings: Settings,
-    passes: tuple[str, ...] = (),
-    *,
-    force: bool,
-    done: Tell,
-) -> list[Path]:
+def save_figure(path: Path, shots: Shots, layout: Layout, *, force: bool, done: Tell) -> list[Path]:
     """Write PATH with all images, and PATH with _pass in its name for every pass; gives the files.
 
     The frames are collected in a hidden folder beside it, so that an interrupted figure goes on; it ends with them.
     """
-    if len(raw) * settings.size**2 > LARGEST_FIGURE:
+    count, size = len(shots.raw), shots.settings.size
+    if count * size**2 > LARGEST_FIGURE:
         raise Impossible(
-            f"a figure of {len(raw)} images of size {settings.size} has more than {LARGEST_FIGURE:,} pixels: "
+            f"a figure of {count} images of size {size} has more than {LARGEST_FIGURE:,} pixels: "
             "give a smaller --size, or fewer images"
         )
     if path.suffix.lower() != ".png":
         raise Impossible(f"{path}: give a name that ends in .png")
+    shots.check()
     make_folder(path.parent)
-    figures = {
-        path if view == "image" else path.with_name(f"{path.stem}_{view}.png"): view for view in ("image", *passes)
-    }
-    recipes = {each: recipe(raw, settings, layout=asdict(layout), view=view) for each, view in figures.items()}
+    views = ("image", *shots.passes)
+    figures = {path if view == "image" else path.with_name(f"{path.stem}_{view}.png"): view for view in views}
+    labels = {figure: shots.label(layout=asdict(layout), view=view) for figure, view in figures.items()}
     missing = []
-    for each in figures:
-        check_target(each)
-        if not each.exists():
-            missing.append(each)
-        elif read_recipe(each) != recipes[each]:
+    for figure in figures:
+        check_target(figure)
+        if not figure.exists():
+            missing.append(figure)
+        elif read_label(figure) != labels[figure]:
             if not force:
-                raise foreign(each)
-            missing.append(each)
+                raise foreign(figure)
+            missing.append(figure)
     if not missing:
-        done(len(raw), len(raw))
+        done(count, count)
         return list(figures)
     parts = make_inside(path.parent, f".{path.name}.parts")
-    loaded = [target.load() for target in save_all(parts, raw, settings, passes, force=True, done=done)]
-    for each in missing:
-        view = figures[each]
-        save_image(each, layout.compose([VIEWS[view](frame[view]) for frame in loaded]), recipes[each])
+    loaded = [target.load() for target in save_all(parts, shots, force=True, done=done)]
+    for figure in missing:
+        view = figures[figure]
+        save_image(figure, layout.compose([VIEWS[view](frame[view]) for frame in loaded]), labels[figure])
     remove_folder(parts, FRAME_FILES)
     return list(figures)

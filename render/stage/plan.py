@@ -5,19 +5,22 @@ from __future__ import annotations
 import json
 import statistics
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from ident.render.blender.settings import FORMER, Quality, Settings, preset
 from ident.render.errors import Failed, Impossible
+from ident.render.stage.cluster import check_gpus, gpus_there
 from ident.render.stage.pool import frames
-from ident.render.stage.worker import Renders, blender
 from ident.render.store.codecs import CODECS
+from ident.render.store.columns import IMAGES, POSITIVE_LATENTS, POSITIVES
 from ident.render.store.files import SPARE, check_room, free_bytes
 from ident.render.store.inventory import import_begun, manifest_there, shard_files, whole_shards
-from ident.render.store.manifest import MANIFEST, MOST_SHARDS, Manifest, Recipe, Record, agreed
+from ident.render.store.manifest import MANIFEST, MOST_SHARDS, Manifest, Record
+from ident.render.store.recipe import Recipe, agreed
 from ident.render.store.storage import Storage
 from ident.render.threads import cores
+from ident.render.worlds import World
+from ident.render.worlds.engine import Engine
 
 PASS_BYTES = {"mask": 0.05, "depth": 1.5, "normal": 3.0}
 """About how many bytes a pixel of a pass takes."""
@@ -39,7 +42,8 @@ class Plan:
     """The run stops when more workers than this failed with no shard finished in between."""
     patience: float | None = None
     """Seconds without a sign of life after which a worker hangs, if not the stage's own."""
-    engine: Callable[[Settings], Renders] = blender
+    engine: Callable[[Any], Engine] | None = None
+    """Starts another engine than the world's, in tests."""
 
     def __post_init__(self) -> None:
         for name, value, least in (
@@ -62,9 +66,10 @@ class Plan:
     @property
     def bytes_an_image(self) -> float:
         """About how much disk an image takes, with its passes."""
-        pixel = CODECS[self.recipe.codec].bytes_a_pixel + sum(PASS_BYTES[name] for name in self.recipe.passes)
-        images = CODECS[self.recipe.codec].bytes_a_pixel * (self.recipe.positives is not None)
-        return (pixel + images) * self.recipe.settings.size**2 + 300
+        height, width, _ = self.recipe.columns[IMAGES].shape
+        images = CODECS[self.recipe.codec].bytes_a_pixel * (1 if self.recipe.positives is None else 2)
+        passes = sum(PASS_BYTES.get(name, 1.0) for name in self.recipe.passes)
+        return (images + passes) * height * width + 300
 
     def manifest(self, records: Mapping[int, Record]) -> Manifest:
         """The manifest with those shards that are finished."""
@@ -76,32 +81,38 @@ SHARDS = 64
 """At least so many are cut, where there are images enough: a worker takes a shard at a time."""
 
 
-def shard_size(out: Storage, n: int, forced: Recipe | None = None) -> int:
-    """The shard size of the dataset that is there, else one that suits n images; it depends on no machine.
+def gpus_for(world: World, asked: int | None, address: str | None) -> int:
+    """On how many GPUs a world is rendered: on all that there are, unless so many are asked for."""
+    if asked is None:
+        asked = gpus_there(address) if world.engine_settings.ON_GPUS else 0
+    if address is None:
+        check_gpus(asked)
+    return asked
 
-    A dataset that differs from the recipe of a forced run does not count: it is overwritten.
+
+def going_on(out: Storage, recipe: Recipe, n: int, *, shard_size: int | None = None, force: bool = False) -> Recipe:
+    """A recipe with the shard size of the dataset that is there, or what suits n images; it depends on no machine.
+
+    A dataset that was begun when the options of its settings meant others goes on with those. One that differs from
+    the recipe of a forced run does not count: it is overwritten.
     """
     out.check_output()
     try:
-        found = manifest_there(out)
+        begun = manifest_there(out)
     except Failed:
-        if forced is None:
+        if not force:
             raise
-        found = None
-    if found and forced:
-        ours = {**forced.describe(), "shard_size": found.shard_size}
-        found = found if found.n <= n and agreed(found.recipe()) == agreed(ours) else None
-    if found:
-        return found.shard_size
-    return max(size for size in SHARD_SIZES if size == SHARD_SIZES[0] or size * SHARDS <= n)
-
-
-def quality(out: Storage, name: str, size: int, *, force: bool = False) -> Quality:
-    """A preset; for a dataset that was begun when it was another, that one, unless it is to be overwritten."""
-    out.check_output()
-    manifest = None if force or name not in FORMER else manifest_there(out)
-    begun_with = manifest.settings().quality if manifest and manifest.render else None
-    return FORMER[name] if begun_with == FORMER.get(name, ()) else preset(name, size)
+        begun = None
+    if begun and not force and begun.world == recipe.world.facts and begun.render is not None:
+        recipe = replace(recipe, settings=recipe.settings.as_begun(begun.settings(recipe.world)))
+    if begun and force:
+        kept = begun.n <= n and agreed(begun.recipe()) == agreed({**recipe.describe(), "shard_size": begun.shard_size})
+        begun = begun if kept else None
+    if shard_size is None and begun:
+        shard_size = begun.shard_size
+    if shard_size is None:
+        shard_size = max(size for size in SHARD_SIZES if size == SHARD_SIZES[0] or size * SHARDS <= n)
+    return replace(recipe, shard_size=shard_size)
 
 
 def take_up(plan: Plan, *, force: bool) -> dict[int, Record] | None:
@@ -116,8 +127,8 @@ def take_up(plan: Plan, *, force: bool) -> dict[int, Record] | None:
 
 def finished(plan: Plan) -> dict[int, Record]:
     """The finished shards of the output, by number; an error if another dataset is there."""
-    out, found = plan.out, manifest_there(plan.out)
-    if found is None:
+    out, begun = plan.out, manifest_there(plan.out)
+    if begun is None:
         if import_begun(out):
             raise Impossible(f"{out}: an import was begun there; give --force to overwrite it, or another --out")
         if shard_files(out):
@@ -126,21 +137,27 @@ def finished(plan: Plan) -> dict[int, Record]:
             )
         return {}
     wanted = plan.manifest({})
-    wrong = differences(agreed(found.recipe()), agreed(wanted.recipe()))
-    if found.n > plan.n:
-        wrong.insert(0, f"n is {found.n}, not {plan.n}")
+    wrong = differences(comparable(begun.recipe()), comparable(wanted.recipe()))
+    if begun.n > plan.n:
+        wrong.insert(0, f"n is {begun.n}, not {plan.n}")
     if wrong:
         raise Impossible(
             f"{out}: holds another dataset ({'; '.join(wrong)}): give --force to overwrite it, or another --out"
         )
-    return {i: record for i, record in whole_shards(out, found).items() if wanted.span(i).n == record.n}
+    return {i: record for i, record in whole_shards(out, begun).items() if wanted.span(i).n == record.n}
 
 
-def differences(found: Mapping[str, Any], wanted: Mapping[str, Any], inside: str = "") -> list[str]:
+def comparable(recipe: Mapping[str, Any]) -> dict[str, Any]:
+    """A recipe, but for what may differ, and for its columns by name."""
+    columns = {column["name"]: column for column in recipe["columns"]}
+    return {**agreed(recipe), "world": {**recipe["world"], "factors": None}, "columns": columns}
+
+
+def differences(begun: Mapping[str, Any], wanted: Mapping[str, Any], inside: str = "") -> list[str]:
     """What two recipes differ in, in words."""
     lines = []
-    for name in dict.fromkeys([*found, *wanted]):
-        one, two = found.get(name), wanted.get(name)
+    for name in dict.fromkeys([*begun, *wanted]):
+        one, two = begun.get(name), wanted.get(name)
         if isinstance(one, Mapping) and isinstance(two, Mapping):
             lines += differences(one, two, f"{inside}{name}.")
         elif one != two:
@@ -184,8 +201,8 @@ def estimate(plan: Plan, there: int, *, force: bool) -> Estimate:
     missing = plan.n - plan.manifest(take_up(plan, force=force) or {}).done
     raw = plan.recipe.source(0, TRIAL * (1 if plan.gpus else cores()))
     seconds, size = list[float](), 0
-    for _, frame in frames(raw, plan.recipe.settings, plan.recipe.passes):
-        arrays = {"images": frame["image"], "positives": frame["image"], "positive_latents": raw[0], **frame}
+    for _, frame in frames(plan.recipe.world, plan.recipe.settings, raw, plan.recipe.passes):
+        arrays = {IMAGES: frame["image"], POSITIVES: frame["image"], POSITIVE_LATENTS: raw[0], **frame}
         size += sum(len(column.encode(arrays[name])) for name, column in plan.recipe.columns.items())
         seconds.append(float(frame["seconds"]))
     workers = plan.workers or plan.gpus or there

@@ -11,38 +11,39 @@ from collections.abc import Iterator
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from functools import cache
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
-from ident.render.aliases import Float32s
-from ident.render.blender.settings import Settings
+from ident.render.aliases import Array, Float32s
 from ident.render.children import SAFE_PATH, environment
 from ident.render.errors import Failed
 from ident.render.threads import cores
-from ident.render.worlds import latents
-from ident.render.worlds.scene import place
+from ident.render.worlds import World
+from ident.render.worlds.engine import Engine, Settings
 
-if TYPE_CHECKING:
-    from ident.render.blender.engine import Engine
-
-Frame = dict[str, npt.NDArray[Any]]
+Frame = dict[str, Array]
 """One scene's arrays: "image", the passes by name, and the "seconds" that they took."""
+
+_ORDERS = list[tuple[World, Settings]]()
+"""Of a process of the pool: what it renders, and by what."""
 
 
 @cache
-def _engine(settings: Settings) -> Engine:
-    from ident.render.blender.engine import Engine  # here, so that the pool starts Blender and its parent does not
+def _engine() -> Engine:
+    world, settings = _ORDERS[0]
+    return settings.start(world)
 
-    return Engine(settings)
 
-
-def _frame(raw: Float32s, settings: Settings, passes: tuple[str, ...]) -> Frame:
-    scene = place(latents.to_scene_values(raw))
-    engine, start = _engine(settings), time.monotonic()
+def _frame(raw: Float32s, passes: tuple[str, ...]) -> Frame:
+    scene = _ORDERS[0][0].scene_of(raw)
+    engine, start = _engine(), time.monotonic()
     frame = {"image": engine.image(scene), **(engine.passes(scene, passes) if passes else {})}
     return {**frame, "seconds": np.array(time.monotonic() - start)}
+
+
+def _begin(world: World, settings: Settings) -> None:
+    _ORDERS.append((world, settings))
+    _follow_parent()
 
 
 def _follow_parent() -> None:
@@ -58,20 +59,21 @@ def _end_with_parent() -> None:
     os._exit(1)
 
 
-def frames(raw: Float32s, settings: Settings, passes: tuple[str, ...] = ()) -> Iterator[tuple[int, Frame]]:
-    """The frames of raw latents (n, 10) with their row numbers, as they are done: an engine a core, or one on GPUs."""
+def frames(
+    world: World, settings: Settings, raw: Float32s, passes: tuple[str, ...] = ()
+) -> Iterator[tuple[int, Frame]]:
+    """The frames of raw latents (n, d) with their row numbers, as they are done: an engine a core, or one on GPUs."""
     others = set(multiprocessing.active_children())
     with environment(SAFE_PATH):  # multiprocessing starts Python by `python -c`
         pool = ProcessPoolExecutor(
             max_workers=1 if settings.gpus else min(cores(), len(raw)),
             mp_context=multiprocessing.get_context("spawn"),
-            initializer=_follow_parent,
+            initializer=_begin,
+            initargs=(world, settings),
         )
     try:
         with environment(SAFE_PATH):
-            rows: dict[Future[Frame], int] = {
-                pool.submit(_frame, row, settings, passes): i for i, row in enumerate(raw)
-            }
+            rows: dict[Future[Frame], int] = {pool.submit(_frame, row, passes): i for i, row in enumerate(raw)}
         for done in as_completed(rows):
             yield rows.pop(done), done.result()
     except BrokenProcessPool as error:

@@ -35,7 +35,7 @@ HOPELESS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, 
 
 
 @dataclass(frozen=True)
-class Progress:
+class Status:
     """How far a run is."""
 
     done: int
@@ -45,10 +45,10 @@ class Progress:
     """Why workers were replaced, so far."""
 
 
-Tell = Callable[[Progress], object]
+Watch = Callable[[Status], object]
 
 
-def render(plan: Plan, *, address: str | None = None, force: bool = False, tell: Tell) -> Manifest:
+def render(plan: Plan, *, address: str | None = None, force: bool = False, tell: Watch) -> Manifest:
     """Render a dataset, or what is missing of it."""
     out = plan.out
     out.check_output()
@@ -64,11 +64,12 @@ def render(plan: Plan, *, address: str | None = None, force: bool = False, tell:
             records = {}
         manifest = plan.manifest(records)
         check_disk(plan, plan.n - manifest.done)
-        tell(Progress(manifest.done, plan.n, 0))
+        tell(Status(manifest.done, plan.n, 0))
         if not manifest.complete:
             make_inside(job.parts.parent, job.parts.name)
             with cluster(address, cores=max(plan.workers or 0, cores()), gpus=None if plan.gpus else 0) as ray:
-                Stage(ray, plan, job, records, tell).run()
+                records = Stage(ray, plan, job, records, tell).run()
+            manifest = plan.manifest(records)
             out.write(MANIFEST, manifest.to_json().encode())
         remove_folder(job.parts)
     return manifest
@@ -111,11 +112,11 @@ class Hand:
 class Stage:
     """One run: the shards to do, and the workers that do them."""
 
-    def __init__(self, ray: Any, plan: Plan, job: Job, records: dict[int, Record], tell: Tell) -> None:
+    def __init__(self, ray: Any, plan: Plan, job: Job, records: dict[int, Record], tell: Watch) -> None:
         self._ray, self._plan, self._tell = ray, plan, tell
-        self._records = records
-        self._manifest = plan.manifest(records)
-        self._todo = deque(self._manifest.span(i) for i in range(self._manifest.count) if i not in records)
+        self._records = dict(records)
+        manifest = plan.manifest(records)
+        self._todo = deque(manifest.span(i) for i in range(manifest.count) if i not in records)
         self._wanted = how_many(ray.cluster_resources(), plan)
         self._hands: list[Hand] = []
         self._failures = 0
@@ -125,8 +126,8 @@ class Stage:
         self._make = ray.remote(Worker).options(max_restarts=0, max_task_retries=0, **needs)
         self._job = ray.put(job)
 
-    def run(self) -> None:
-        """Render what is missing."""
+    def run(self) -> dict[int, Record]:
+        """Render what is missing; gives all shards."""
         self._save()
         try:
             while self._todo or self._busy():
@@ -145,6 +146,7 @@ class Stage:
         finally:
             for hand in self._hands:
                 self._ray.kill(hand.actor)  # not asked to end: Blender may hang as it does
+        return self._records
 
     def _busy(self) -> int:
         return sum(hand.span is not None for hand in self._hands)
@@ -224,10 +226,10 @@ class Stage:
 
     def _save(self) -> None:
         if len(self._records) != self._saved:
-            self._plan.out.write(MANIFEST, self._manifest.to_json().encode())
+            self._plan.out.write(MANIFEST, self._plan.manifest(self._records).to_json().encode())
             self._saved, self._saved_at = len(self._records), time.monotonic()
 
     def _say(self) -> None:
-        rows = sum(hand.rows for hand in self._hands)
+        done = sum(record.n for record in self._records.values()) + sum(hand.rows for hand in self._hands)
         alive = sum(hand.alive for hand in self._hands)
-        self._tell(Progress(self._manifest.done + rows, self._plan.n, alive, tuple(self._troubles)))
+        self._tell(Status(done, self._plan.n, alive, tuple(self._troubles)))

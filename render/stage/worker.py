@@ -12,26 +12,23 @@ import os
 import statistics
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
-
-import numpy as np
-import numpy.typing as npt
+from typing import Any
 
 from ident.render import children
-from ident.render.aliases import Float32s
-from ident.render.blender.settings import Settings, renderer
+from ident.render.aliases import Array, Float32s
 from ident.render.errors import Failed, Impossible
-from ident.render.store import shards
+from ident.render.store.columns import IMAGES, POSITIVE_LATENTS, POSITIVES, Sums, sums
 from ident.render.store.files import LARGEST_NOTE, LOCK, PARTS, cache_folder, make_inside, read, write
 from ident.render.store.inventory import put_shard
-from ident.render.store.manifest import Recipe, Record, agreed
-from ident.render.store.shards import Journal, Span
+from ident.render.store.journal import Journal
+from ident.render.store.manifest import Record
+from ident.render.store.recipe import Recipe, agreed
+from ident.render.store.shards import Span
 from ident.render.store.storage import Storage
-from ident.render.worlds import latents
-from ident.render.worlds.scene import Scene, place
+from ident.render.worlds.engine import Engine
 
 SECONDS_BETWEEN_BEATS = 0.5
 TRIES = 3  # of an image, before the run stops
@@ -39,25 +36,6 @@ TRIES = 3  # of an image, before the run stops
 
 class Hopeless(Failed):
     """A failure that no other worker would be spared."""
-
-
-class Renders(Protocol):
-    """What a worker asks of an engine."""
-
-    def image(self, scene: Scene) -> npt.NDArray[np.uint8]:
-        """The image (H, W, 3)."""
-
-    def passes(self, scene: Scene, names: Collection[str]) -> dict[str, npt.NDArray[Any]]:
-        """The passes asked for."""
-
-
-def blender(settings: Settings) -> Renders:
-    """The engine, which starts Blender."""
-    from ident.render.blender.engine import (
-        Engine,  # here, so that only workers start Blender, with the devices they are given
-    )
-
-    return Engine(settings)
 
 
 @dataclass(frozen=True)
@@ -70,11 +48,15 @@ class Job:
     """What the lock file of the output says, by which a worker knows that it sees the same folder."""
     recycle: int | None = None
     """How many images a worker renders, in case Blender leaks."""
-    engine: Callable[[Settings], Renders] = blender
-    renderer: Mapping[str, str] = field(default_factory=lambda: dict(renderer()))
-    """What renders where the run was started."""
+    engine: Callable[[Any], Engine] | None = None
+    """Starts another engine than the world's, in tests."""
+    versions: Mapping[str, str] = field(default_factory=dict)
+    """Of what renders where the run was started."""
     path: tuple[str, ...] = field(default_factory=children.path)
     """Where modules are found there, like that of a conditional of the user's."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "versions", self.versions or dict(self.recipe.settings.versions()))
 
     def key(self, span: Span | None = None) -> bytes:
         """What tells journals of this recipe, and of these rows, from others."""
@@ -102,16 +84,17 @@ class Worker:
     def __init__(self, job: Job) -> None:
         children.follow(job.path)
         self._job = job
-        self._engine: Renders | None = None
+        self._engine: Engine | None = None
         self._rendered = 0
         self._seconds: deque[float] = deque(maxlen=32)
 
     def hello(self) -> None:
         """Make sure that this worker renders the same images, and sees the output."""
         node = os.uname().nodename
-        for name, version in self._job.renderer.items():
-            if renderer()[name] != version:
-                raise Impossible(f"the worker on {node} has {name} {renderer()[name]}, not {version}: install the same")
+        versions = self._job.recipe.settings.versions()
+        for name, version in self._job.versions.items():
+            if versions[name] != version:
+                raise Impossible(f"the worker on {node} has {name} {versions[name]}, not {version}: install the same")
         if folder := self._job.out.folder:
             try:
                 same = read(folder / LOCK, LARGEST_NOTE) == self._job.owner.encode()
@@ -130,14 +113,15 @@ class Worker:
         record = self._recorded(finished, span)
         if record is None:
             part = parts / f"{span.number:05d}.part"
-            with Journal(part, self._job.key(span), len(self._job.recipe.columns)) as journal:
+            columns = self._job.recipe.columns
+            with Journal(part, self._job.key(span), len(columns), columns[IMAGES].shape[2]) as journal:
                 raw = self._job.recipe.source(span.start, span.n)
                 positives = self._job.recipe.positives
                 yield from self._fill(journal, raw, None if positives is None else positives(span.start, raw), span)
                 if len(journal) < span.n:
                     return
                 recipe, whole = self._job.recipe, part.with_suffix(".h5")
-                record = put_shard(self._job.out, whole, span, raw, recipe.columns, journal, recipe.describe())
+                record = put_shard(self._job.out, whole, span, raw, columns, journal, recipe.describe())
                 write(finished, json.dumps(asdict(record)).encode())
                 part.unlink(missing_ok=True)
         yield record
@@ -145,8 +129,7 @@ class Worker:
     def _recorded(self, finished: Path, span: Span) -> Record | None:
         """The record of a shard that was put in its place by a run that ended before it could say so."""
         try:
-            made = json.loads(read(finished, LARGEST_NOTE))
-            record = Record(**made)
+            record = Record(**json.loads(read(finished, LARGEST_NOTE)))
         except (OSError, ValueError, TypeError, Failed):
             return None
         wrong = (record.start, record.n) != (span.start, span.n)
@@ -184,16 +167,24 @@ class Worker:
     def _median(self) -> float:
         return statistics.median(self._seconds) if self._seconds else 0.0
 
-    def _row(self, raw: Float32s, positive: Float32s | None) -> tuple[list[bytes], shards.Sums]:
+    def _row(self, raw: Float32s, positive: Float32s | None) -> tuple[list[bytes], Sums]:
         """The encoded arrays of one image, with those of its positive, and the image's sums."""
         recipe = self._job.recipe
-        self._engine = self._engine or self._job.engine(recipe.settings)
-        scene = place(latents.to_scene_values(raw))
-        arrays: dict[str, npt.NDArray[Any]] = {"images": self._engine.image(scene)}
+        if self._engine is None:
+            start = self._job.engine
+            self._engine = start(recipe.settings) if start else recipe.settings.start(recipe.world)
+        scene = recipe.world.scene_of(raw)
+        arrays: dict[str, Array] = {IMAGES: self._engine.image(scene)}
         if recipe.passes:
             arrays |= self._engine.passes(scene, recipe.passes)
         if positive is not None:
-            image = self._engine.image(place(latents.to_scene_values(positive)))
-            arrays |= {"positives": image, "positive_latents": positive}
+            image = self._engine.image(recipe.world.scene_of(positive))
+            arrays |= {POSITIVES: image, POSITIVE_LATENTS: positive}
+        for name, column in recipe.columns.items():
+            if arrays[name].shape != column.shape:
+                raise Impossible(
+                    f"world {recipe.world.name}: {name} of the raw latents {raw.tolist()} have the shape "
+                    f"{arrays[name].shape}, those of others {column.shape}"
+                )
         encoded = [column.encode(arrays[name]) for name, column in recipe.columns.items()]
-        return encoded, shards.sums(arrays["images"])
+        return encoded, sums(arrays[IMAGES])

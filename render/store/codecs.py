@@ -31,6 +31,8 @@ class Codec:
 
     encode: Callable[[Array], bytes]
     decode: Callable[[bytes, Shape, np.dtype[Any]], Array]
+    keeps: Callable[[Shape, np.dtype[Any]], bool]
+    """Whether it keeps arrays of a shape and dtype."""
     bytes_a_pixel: float
     """About how many bytes an image takes for a pixel, to say beforehand what a dataset will."""
 
@@ -62,14 +64,17 @@ def _lossless() -> webp.WebPConfig:
     return webp.WebPConfig.new(lossless=True, quality=50, method=2)
 
 
+def _is_rgb(shape: Shape, dtype: np.dtype[Any]) -> bool:
+    return len(shape) == 3 and shape[2] == 3 and max(shape) < 2**14 and dtype == np.uint8
+
+
 def _webp_encode(array: Array) -> bytes:
     return bytes(webp.WebPPicture.from_numpy(np.ascontiguousarray(array)).encode(_lossless()).buffer())
 
 
 def _webp_decode(data: bytes, shape: Shape, dtype: np.dtype[Any]) -> Array:
-    height, width, channels = shape
-    assert channels == 3
-    assert dtype == np.uint8
+    assert _is_rgb(shape, dtype)
+    height, width, _ = shape
     encoded = webp.WebPData.from_buffer(data)
     header = webp.WebPDecoderConfig.new()
     try:
@@ -81,11 +86,13 @@ def _webp_decode(data: bytes, shape: Shape, dtype: np.dtype[Any]) -> Array:
         raise Damaged(str(error)) from error
 
 
-ZSTD = Codec(_zstd_encode, _zstd_decode, 0.6)
+ZSTD = Codec(_zstd_encode, _zstd_decode, lambda *_: True, 0.6)
 CODECS: Mapping[str, Codec] = MappingProxyType(
     {
-        "compact": Codec(_webp_encode, _webp_decode, 0.35),
+        "compact": Codec(_webp_encode, _webp_decode, _is_rgb, 0.35),
         "fast": ZSTD,
     }
 )
-"""What an image may be kept in. Passes are always kept in zstd."""
+"""What an image may be kept in. All else is kept in zstd."""
+
+COMPACT, FAST = CODECS

@@ -20,7 +20,7 @@ from ident.render.store.files import cache_folder, check_room, lock, whole
 from ident.render.store.manifest import AGAIN, MANIFEST, Manifest
 from ident.render.store.shards import Shard
 from ident.render.store.storage import Storage
-from ident.render.worlds.factors import Factor
+from ident.render.worlds import Factor
 
 OPEN_SHARDS = min(256, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 4)
 """At once in a process; each takes a file descriptor."""
@@ -34,7 +34,7 @@ Indices = Sequence[int] | npt.NDArray[np.integer[Any]]
 class Dataset:
     """The images and latents of a dataset, by index; a map-style torch Dataset too, in any number of workers.
 
-    data[i] is (image, raw latents): (H, W, 3) uint8 and (10,) float32. data[indices] are arrays of them.
+    data[i] is (image, raw latents): (H, W, C) uint8 and (d,) float32. data[indices] are arrays of them.
     """
 
     def __init__(self, place: str | os.PathLike[str]) -> None:
@@ -71,32 +71,32 @@ class Dataset:
 
     @cached_property
     def latents(self) -> Float32s:
-        """All raw latents (n, 10), in memory, read-only."""
+        """All raw latents (n, d), in memory, read-only."""
         raw = np.concatenate([self._shard(number).latents for number in range(self.manifest.count)])
         raw.flags.writeable = False
         return raw
 
     @cached_property
     def positive_latents(self) -> Float32s:
-        """The raw latents (n, 10) of the positives that were rendered for each image, read-only."""
+        """The raw latents (n, d) of the positives that were rendered for each image, read-only."""
         raw = self.read_many("positive_latents", np.arange(len(self)))
         raw.flags.writeable = False
         return raw
 
     def positives(self, indices: Indices) -> Array:
-        """The positives (len(indices), H, W, 3) uint8 that were rendered for images."""
+        """The positives (len(indices), H, W, C) uint8 that were rendered for images."""
         return self.read_many("positives", indices)
 
     def image(self, index: int) -> Array:
-        """An image (H, W, 3) uint8."""
+        """An image (H, W, C) uint8."""
         return self.read("images", index)
 
     def images(self, indices: Indices) -> Array:
-        """Images (len(indices), H, W, 3) uint8, in that order."""
+        """Images (len(indices), H, W, C) uint8, in that order."""
         return self.read_many("images", indices)
 
     def read(self, name: str, index: int) -> Array:
-        """A row of an array: images, a pass, positives or positive_latents, if these were rendered."""
+        """A row of an array: images, or another that the dataset has, see `manifest.columns`."""
         shard, row = self._place(operator.index(index))
         return self._shard(shard).read(self._named(name), row)
 
@@ -194,7 +194,7 @@ def open_file(path: Path, manifest: Manifest, number: int) -> Shard:
     if size != record.bytes:
         wrong = "is missing" if size is None else f"is damaged, {size} bytes and not {record.bytes}"
         raise Failed(f"{path}: {wrong}; {AGAIN}")
-    shard = Shard(path, manifest.columns, span.n)
+    shard = Shard(path, manifest.columns, span.n, len(manifest.factors))
     if not np.array_equal(shard.index, np.arange(span.start, span.start + span.n)):
         raise Failed(f"{path}: holds other rows than {MANIFEST} says")
     return shard

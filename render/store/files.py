@@ -41,6 +41,9 @@ IN_PARTS = re.compile(rf"{TEMPORARY.pattern}|\d{{5,}}\.(part|rows|h5|json|[0-9a-
 LARGEST_NOTE = 2**26
 """Bytes of a file in which a run says what it has done: IMPORTED of a hundred thousand shards has half as many."""
 
+LARGEST_LATENTS = 2**30
+"""Bytes of raw latents that are read at once: those of 25 million images of ten factors."""
+
 CHUNK = 2**20  # bytes that are read at once
 
 SPARE = 50_000_000  # bytes that a disk shall still have free at the end

@@ -1,4 +1,4 @@
-"""What of a dataset lies at a place: its manifest, its shards, an import that was begun; and how these come and go."""
+"""What there is of a dataset where it lies; how a shard gets there, and how all of it is removed."""
 
 from __future__ import annotations
 
@@ -12,9 +12,12 @@ from typing import Any
 from ident.render.aliases import Float32s
 from ident.render.errors import Failed, Impossible
 from ident.render.store import shards
+from ident.render.store.columns import Columns
 from ident.render.store.files import IMPORTED, PARTS, TEMPORARY, remove, remove_folder, sha256
-from ident.render.store.manifest import MANIFEST, Manifest, Record, agreed
-from ident.render.store.shards import Column, Journal, Span
+from ident.render.store.journal import Journal
+from ident.render.store.manifest import MANIFEST, Manifest, Record
+from ident.render.store.recipe import agreed
+from ident.render.store.shards import Span
 from ident.render.store.storage import Storage
 
 
@@ -45,13 +48,14 @@ def put_shard(
     part: Path,
     span: Span,
     raw: Float32s,
-    columns: Mapping[str, Column],
+    columns: Columns,
     journal: Journal,
     recipe: Mapping[str, Any],
 ) -> Record:
     """Write the shard of a full journal to `part`, and put it in its place."""
+    names = [factor["name"] for factor in recipe["world"]["factors"]]
     try:
-        shards.write(part, span, raw, columns, journal, json.dumps(agreed(recipe)))
+        shards.write(part, span, raw, names, columns, journal, json.dumps(agreed(recipe)))
         record = Record(span.start, span.n, part.stat().st_size, sha256(part), journal.sums)
         out.take(part, span.file)
     except BaseException:

@@ -31,10 +31,11 @@ from ident.benchmark.suites.runs import Run
 from ident.benchmark.suites.tiers import load_tier
 from ident.benchmark.training import distributed
 from ident.benchmark.training.train import Training, train
+from ident.render.blender.settings import Settings, plain
 from ident.render.errors import Failed, Impossible
 from ident.render.store.dataset import Dataset
-from ident.render.store.manifest import Uniform
-from ident.render.worlds.latents import NAMES
+from ident.render.store.recipe import Uniform
+from ident.render.worlds.threedident import WORLD
 from tests.render.engines import RECIPE
 from tests.render.store.test_dataset import paint
 
@@ -167,7 +168,7 @@ def test_at_first_pairs_are_near_in_a_group_of_latents_alone(painted: dict[str, 
     for name, moved in far.items():
         mean = torch.cat(moved).mean(0)
         names = name.removeprefix("near in ").split(", ")
-        assert {NAMES[i] for i in mean.argsort()[: len(names)]} == set(names)
+        assert {WORLD.names[i] for i in mean.argsort()[: len(names)]} == set(names)
         assert mean.sort().values[len(names) - 1] < mean.sort().values[len(names)] / 2
 
 
@@ -352,7 +353,7 @@ def test_datasets_that_do_not_fit(painted: dict[str, Data], tmp_path: Path) -> N
     paint(tmp_path / "more", replace(RECIPE, source=Uniform(0, "train"), shard_size=16), n=16)
     with pytest.raises(Impossible, match="more: has images that are trained on"):
         data.find(places | {"test": str(tmp_path / "more")})
-    paint(tmp_path / "large", replace(RECIPE, settings=replace(RECIPE.settings, size=32)), n=16)
+    paint(tmp_path / "large", replace(RECIPE, settings=Settings(32, plain(1))), n=16)
     with pytest.raises(Impossible, match="images of 16 pixels to train on, of 32 to test on"):
         data.find(places | {"test": str(tmp_path / "large")})
     much = replace(QUICK, unsupervised=replace(STEPS, batch_size=49))

@@ -32,8 +32,8 @@ from ident.benchmark.suites.runs import Run
 from ident.benchmark.suites.tiers import load_tier
 from ident.benchmark.training.train import Training
 from ident.render.errors import Impossible
-from ident.render.store.manifest import Uniform
-from ident.render.worlds import latents
+from ident.render.store.recipe import Uniform
+from ident.render.worlds.threedident import WORLD
 from tests.browser import browsing
 from tests.render.engines import RECIPE
 from tests.render.store.test_dataset import paint
@@ -407,7 +407,7 @@ def test_what_lies_beside_a_result_may_be_anything(tmp_path: Path, name: str, da
     damage(path.with_suffix(".npz"))
     path.with_suffix(".npz").rename(path)
     said = list[str]()
-    assert page.Maker(said.append).of_first({FOLDER: tmp_path, "seed": 0}, latents.NAMES, "row") == []
+    assert page.Maker(said.append).of_first({FOLDER: tmp_path, "seed": 0}, WORLD.names, "row") == []
     assert len(said) == 1
     assert said[0].startswith(f"{path}: is damaged (")
     assert said[0].endswith("); left out")

@@ -20,7 +20,7 @@ from ident.benchmark.suites.rows import KINDS as ROW_KINDS
 from ident.benchmark.suites.rows import SUITES as ROW_SUITES
 from ident.benchmark.training.train import DIGEST
 from ident.cli.bench import KINDS, SUITES
-from ident.render.store.manifest import Uniform
+from ident.render.store.recipe import Uniform
 from tests.cli.test_terminal import on_terminal
 from tests.conftest import Run, Start
 from tests.processes import HANG, state, wait_for

@@ -19,7 +19,7 @@ from ident.cli import COMMANDS, interrupt_again
 from ident.cli import doctor as doctoring
 from ident.cli import ident as command
 from ident.render.stage.cluster import cycles_gpus
-from ident.render.worlds import latents
+from ident.render.worlds.threedident import WORLD
 from tests.conftest import Run, Start
 from tests.processes import HANG, wait_for
 from tests.render.store.test_dataset import paint
@@ -29,7 +29,7 @@ QUICK = ("--size", 16, "--samples", 1)
 
 @pytest.fixture
 def raw_file(tmp_path: Path) -> Path:
-    np.save(tmp_path / "z.npy", latents.sample(seed=0, split="test", start=0, n=3))
+    np.save(tmp_path / "z.npy", WORLD.draw(seed=0, split="test", start=0, n=3))
     return tmp_path / "z.npy"
 
 
@@ -192,7 +192,7 @@ def test_where_nothing_can_be_written_no_work_begins(
         paint(tmp_path / "d", n=8)
     if arguments[0] == "import":
         (tmp_path / "published" / "images").mkdir(parents=True)
-        np.save(tmp_path / "published" / "raw_latents.npy", latents.sample(seed=0, split="test", start=0, n=1))
+        np.save(tmp_path / "published" / "raw_latents.npy", WORLD.draw(seed=0, split="test", start=0, n=1))
     files = set(tmp_path.rglob("*"))
     done = ident(*arguments)
     instead = "DEST" if arguments[0] == "push" else "--out"
@@ -349,7 +349,7 @@ def test_doctor(ident: Run) -> None:
 
 
 def test_an_interrupt_keeps_what_is_done(tmp_path: Path, start: Start) -> None:
-    np.save(tmp_path / "z.npy", latents.sample(seed=0, split="test", start=0, n=2000))
+    np.save(tmp_path / "z.npy", WORLD.draw(seed=0, split="test", start=0, n=2000))
     arguments = ["show", "--raw-latents", "z.npy", "--out", "d", "--size", "64", "--samples", "64"]
     run = start("-m", "ident.cli", *arguments, start_new_session=True)
     wait_for(lambda: list(tmp_path.glob("d/*.png")))

@@ -57,7 +57,7 @@ def marks(tmp_path: Path) -> Path:
 def stranger(tmp_path: Path, marks: Path) -> Path:
     """A dataset of a stranger's, which says that it was rendered on a GPU, and modules beside it."""
     folder = tmp_path / "d"
-    paint(folder, replace(RECIPE, settings=replace(RECIPE.settings, gpus=1)), 8)
+    paint(folder, replace(RECIPE, settings=RECIPE.settings.on(1)), 8)
     for name in MODULES:
         (folder / f"{name}.py").write_text(HOSTILE.format(marks=str(marks), name=name))
     return folder

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from ident.render.blender.settings import Settings, plain
 from ident.render.exchange.layouts import LAYOUTS
 from ident.render.exchange.transfer import AT_ONCE
 from ident.render.store.dataset import Dataset
@@ -28,9 +29,7 @@ from tests.servers import serving
 def painted(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A dataset of twelve shards with something in them."""
     folder = tmp_path_factory.mktemp("painted")
-    paint(
-        folder / "d", replace(RECIPE, settings=replace(RECIPE.settings, size=128), codec="fast", passes=("normal",)), 96
-    )
+    paint(folder / "d", replace(RECIPE, settings=Settings(128, plain(1)), codec="fast", passes=("normal",)), 96)
     return folder
 
 

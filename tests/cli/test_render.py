@@ -26,7 +26,7 @@ from werkzeug.serving import make_server
 
 from ident.render.stage.cluster import cycles_gpus
 from ident.render.store.dataset import Dataset
-from ident.render.worlds import latents
+from ident.render.worlds.threedident import WORLD
 from tests.conftest import Run, Start
 from tests.processes import HANG, below, gone, running, wait_for
 from tests.servers import as_s3
@@ -53,7 +53,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_what_is_rendered_is_there(data: Path) -> None:
     rendered = Dataset(data)
-    assert np.array_equal(rendered.latents, latents.sample(seed=0, split="train", start=0, n=20))
+    assert np.array_equal(rendered.latents, WORLD.draw(seed=0, split="train", start=0, n=20))
     images = rendered.images(range(20))
     assert images.std(axis=(1, 2)).min() > 1
     assert len({image.tobytes() for image in images}) == 20

@@ -16,9 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ident.render.blender.settings import Settings, plain
-from ident.render.store.manifest import Recipe, Uniform
-from ident.render.worlds.latents import to_scene_values
-from ident.render.worlds.scene import Scene, place
+from ident.render.store.recipe import Recipe, Uniform
+from ident.render.worlds.threedident import WORLD, Scene, place
 
 
 def digest(scene: Scene) -> npt.NDArray[np.uint8]:
@@ -125,7 +124,7 @@ class Troubled:
     def __call__(self, settings: Settings) -> Painter:
         made = Painter(settings)
         paint = made.image
-        at = digest(place(to_scene_values(RECIPE.source(self.index, 1)[0]))).tobytes()
+        at = digest(place(WORLD.values(RECIPE.source(self.index, 1)[0]))).tobytes()
 
         def image(scene: Scene) -> npt.NDArray[np.uint8]:
             if digest(scene).tobytes() == at:

@@ -17,6 +17,7 @@ import tracemalloc
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -32,11 +33,12 @@ from ident.render.exchange.importing import bring_path
 from ident.render.exchange.layouts import LAYOUTS, pages
 from ident.render.exchange.layouts.files import Header, files_of_archive
 from ident.render.exchange.layouts.layout import detect
+from ident.render.stage.gallery import read_raw
 from ident.render.store.dataset import Dataset
 from ident.render.store.files import sha256
 from ident.render.store.manifest import Manifest, Record
 from ident.render.store.storage import Storage
-from ident.render.worlds import latents
+from ident.render.worlds.threedident import WORLD
 from tests.render.exchange.test_importing import FILES, RAW, npy, tar
 from tests.render.store.test_dataset import paint
 
@@ -196,7 +198,7 @@ def test_arrays_that_are_none(tmp_path: Path, said: str) -> None:
     sparse(tmp_path / "in" / "raw_latents.npy", ARRAYS[said], max(size, len(ARRAYS[said])))
     path = tmp_path / "in" / "raw_latents.npy"
     with little_memory(), pytest.raises(Impossible, match=rf"raw_latents\.npy: not a \.npy file of numbers \({said}"):
-        latents.read(path)
+        read_raw(path, WORLD)
     with little_memory(), pytest.raises(Failed, match=rf"raw_latents\.npy: not a \.npy file of numbers \({said}"):
         bring(tmp_path / "in", "3dident", tmp_path / "d")
 
@@ -204,7 +206,7 @@ def test_arrays_that_are_none(tmp_path: Path, said: str) -> None:
 def test_latents_take_no_more_than_they_are(tmp_path: Path) -> None:
     np.save(tmp_path / "z.npy", np.zeros((10**6, 10), np.float32))
     with little_memory(160_000_000):
-        assert len(latents.read(tmp_path / "z.npy")) == 10**6
+        assert len(read_raw(tmp_path / "z.npy", WORLD)) == 10**6
 
 
 @pytest.mark.parametrize(("layout", "name"), [("mds", "index.json"), ("webdataset", "shardindex.json")])
@@ -362,7 +364,7 @@ def shard_of(folder: Path, change: Callable[[h5py.File], object]) -> Dataset:
         **manifest.shards,
         0: Record(record.start, record.n, path.stat().st_size, sha256(path), record.sums),
     }
-    (folder / "dataset.json").write_text(Manifest(**{**vars(manifest), "shards": shards}).to_json())
+    (folder / "dataset.json").write_text(replace(manifest, shards=shards).to_json())
     return Dataset(folder)
 
 
@@ -400,6 +402,6 @@ def test_a_note_of_gigabytes(tmp_path: Path) -> None:
 
 def test_what_is_honest_is_still_read(tmp_path: Path) -> None:
     np.save(tmp_path / "z.npy", np.asfortranarray(RAW))
-    assert np.array_equal(latents.read(tmp_path / "z.npy"), RAW)
+    assert np.array_equal(read_raw(tmp_path / "z.npy", WORLD), RAW)
     (tmp_path / "y.npy").write_bytes(npy(RAW.astype(np.float64)))
-    assert np.array_equal(latents.read(tmp_path / "y.npy"), RAW)
+    assert np.array_equal(read_raw(tmp_path / "y.npy", WORLD), RAW)

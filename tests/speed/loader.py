@@ -17,8 +17,8 @@ from PIL import Image
 from ident.render.blender.settings import Settings
 from ident.render.stage.pool import frames
 from ident.render.store.dataset import Dataset
-from ident.render.store.manifest import Recipe, Uniform
-from ident.render.worlds.scene import Scene
+from ident.render.store.recipe import Recipe, Uniform
+from ident.render.worlds.threedident import WORLD, Scene
 from tests.render.store.test_dataset import paint
 
 Images = npt.NDArray[np.uint8]
@@ -35,7 +35,7 @@ def renders() -> Images:
     """Images (RENDERED, 224, 224, 3) at `balanced`."""
     raw = Uniform(11, "speed")(0, RENDERED)
     images = np.empty((RENDERED, 224, 224, 3), np.uint8)
-    for i, frame in frames(raw, Settings()):
+    for i, frame in frames(WORLD, Settings(), raw):
         images[i] = frame["image"]
     return images
 

@@ -19,7 +19,7 @@ from ident.benchmark.pairs import neighbours
 from ident.benchmark.pairs.neighbours import Neighbours
 from ident.benchmark.pairs.pairs import BATCH, Sampler
 from ident.render.aliases import Float32s
-from ident.render.worlds import latents
+from ident.render.worlds.threedident import WORLD
 
 IMAGES, SCALE, WANTED = 250_000, 0.05, 0.999
 DRAWN = 40 * BATCH
@@ -76,7 +76,7 @@ def one_by_one(raw: Float32s, count: int) -> float:
 
 def measure() -> Iterator[dict[str, Any]]:
     """Two ratios for each kind of index."""
-    raw = latents.sample(seed=0, split="train", start=0, n=IMAGES)
+    raw = WORLD.draw(seed=0, split="train", start=0, n=IMAGES)
     exact = sampler(raw, "flat")
     anchors, wished = exact.wish(0, EXACT)
     exact_rate = rate(lambda: exact.neighbours.nearest(wished, anchors), EXACT)
@@ -106,7 +106,7 @@ def measure() -> Iterator[dict[str, Any]]:
 
 def table() -> None:
     """Recall and speed of indexes by how far they look, as a table in Markdown."""
-    raw = latents.sample(seed=0, split="train", start=0, n=IMAGES)
+    raw = WORLD.draw(seed=0, split="train", start=0, n=IMAGES)
     exact = sampler(raw, "flat")
     anchors, wished = exact.wish(0, EXACT)
     true = exact.neighbours.nearest(wished, anchors)

@@ -17,8 +17,7 @@ import numpy as np
 from ident.render.aliases import Float32s, Float64s
 from ident.render.blender.engine import Engine
 from ident.render.blender.settings import LIGHTS, PRESETS, Exposure, Quality, Settings
-from ident.render.worlds import latents
-from ident.render.worlds.scene import place
+from ident.render.worlds.threedident import WORLD, place
 
 SCENES, SIZE = 30, 224
 CONVERGED = Quality(tuple(Exposure((light,), 128, 384) for light in LIGHTS), denoise=False)
@@ -42,7 +41,7 @@ def converged(engine: Engine, index: int, noise: int) -> Float64s:
 
 def scene_of(index: int) -> Any:
     """The scenes are a split of their own."""
-    return place(latents.to_scene_values(latents.sample(seed=17, split="quality", start=index, n=1))[0])
+    return place(WORLD.values(WORLD.draw(seed=17, split="quality", start=index, n=1))[0])
 
 
 def scores(indices: range) -> dict[str, list[float]]:

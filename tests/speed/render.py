@@ -16,9 +16,8 @@ import numpy.typing as npt
 
 from ident.render.blender.engine import Engine
 from ident.render.blender.settings import FORMER, LIGHTS, PRESETS, Exposure, Quality, Settings, preset
-from ident.render.store.verify import psnr
-from ident.render.worlds import latents
-from ident.render.worlds.scene import place
+from ident.render.stage.rerender import psnr
+from ident.render.worlds.threedident import WORLD, place
 
 BARS = {"draft": 78, "balanced": 50, "high": 18}
 SCENES = 6  # an engine
@@ -34,7 +33,7 @@ Images = list[npt.NDArray[np.uint8]]
 def work(quality: Quality, start: int, rounds: int, size: int = 224, n: int = SCENES) -> tuple[float, float, Images]:
     """When an engine started and ended, and its images."""
     engine = Engine(Settings(size, quality))
-    scenes = [place(v) for v in latents.to_scene_values(latents.sample(seed=11, split="speed", start=start, n=n))]
+    scenes = [place(v) for v in WORLD.values(WORLD.draw(seed=11, split="speed", start=start, n=n))]
     engine.image(scenes[0])
     since = time.time()
     for _ in range(rounds):
@@ -78,7 +77,7 @@ def one_thread(cores: int) -> dict[str, Any]:
 def lasting() -> dict[str, Any]:
     """What an engine loses over a thousand images: nothing piles up in Blender."""
     engine, seconds, images = Engine(Settings(64, preset("draft", 64))), list[float](), list[Any]()
-    scene_values = latents.to_scene_values(latents.sample(seed=0, split="speed", start=0, n=1000))
+    scene_values = WORLD.values(WORLD.draw(seed=0, split="speed", start=0, n=1000))
     for values in scene_values:
         start = time.process_time()
         images.append(engine.image(place(values)))

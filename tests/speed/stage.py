@@ -18,12 +18,10 @@ from ident.render.blender.engine import Engine
 from ident.render.blender.settings import Settings, preset
 from ident.render.stage import stage
 from ident.render.stage.plan import Plan
-from ident.render.stage.worker import Renders, blender
 from ident.render.store.dataset import Dataset
-from ident.render.store.manifest import Recipe, Uniform
+from ident.render.store.recipe import Recipe, Uniform
 from ident.render.store.storage import Storage
-from ident.render.worlds import latents
-from ident.render.worlds.scene import Scene, place
+from ident.render.worlds.threedident import WORLD, Scene, place
 
 IMAGES = 60  # a worker
 WARM = 6
@@ -47,7 +45,7 @@ class AtOnce:
         return {}
 
 
-def at_once(settings: Settings) -> Renders:
+def at_once(settings: Settings) -> AtOnce:
     return AtOnce(settings.size)
 
 
@@ -59,7 +57,7 @@ def run(n: int, workers: int, settings: Settings, shard_size: int, quick: bool =
     told: Told = []
     with tempfile.TemporaryDirectory() as folder:
         recipe = Recipe(SOURCE, settings, shard_size=shard_size)
-        made = Plan(Storage(f"{folder}/d"), recipe, n, workers=workers, engine=at_once if quick else blender)
+        made = Plan(Storage(f"{folder}/d"), recipe, n, workers=workers, engine=at_once if quick else None)
         stage.render(made, tell=lambda far: told.append((time.monotonic(), far.done)))
         assert len(Dataset(f"{folder}/d")) == n
     return told, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
@@ -74,7 +72,7 @@ def pace(told: Told, first: int, last: int) -> float:
 def bare(_: int) -> float:
     """Images a second of an engine and nothing else."""
     engine = Engine(Settings())
-    scenes = [place(values) for values in latents.to_scene_values(SOURCE(0, IMAGES))]
+    scenes = [place(values) for values in WORLD.values(SOURCE(0, IMAGES))]
     for scene in scenes[:WARM]:
         engine.image(scene)
     start = time.monotonic()

@@ -22,9 +22,8 @@ import numpy.typing as npt
 from ident.render.blender import denoise
 from ident.render.blender.engine import Engine
 from ident.render.blender.settings import FORMER, LIGHTS, PRESETS, Exposure, Quality, Settings, by_light, plain
-from ident.render.store.verify import psnr
-from ident.render.worlds import latents
-from ident.render.worlds.scene import place
+from ident.render.stage.rerender import psnr
+from ident.render.worlds.threedident import WORLD, place
 
 SCENES = 4  # a core
 CONVERGED = Quality(tuple(Exposure((light,), 384) for light in LIGHTS), denoise=False)
@@ -83,8 +82,8 @@ def work(row: Row, core: int) -> tuple[float, float, Images]:
     engine = Engine(Settings(quality=row.quality))
     for name, value in row.cycles.items():
         setattr(engine._scene.cycles, name, value)
-    raw = latents.sample(seed=23, split="speed", start=SCENES * core, n=SCENES)
-    scenes = [place(values) for values in latents.to_scene_values(raw)]
+    raw = WORLD.draw(seed=23, split="speed", start=SCENES * core, n=SCENES)
+    scenes = [place(values) for values in WORLD.values(raw)]
     if row.quality != CONVERGED:
         engine.image(scenes[0])
     since = time.time()

@@ -30,7 +30,7 @@ from ident.render.blender.settings import PRESETS, Settings
 from ident.render.stage import stage
 from ident.render.stage.plan import Plan
 from ident.render.store.dataset import Dataset
-from ident.render.store.manifest import Recipe, Uniform
+from ident.render.store.recipe import Recipe, Uniform
 from ident.render.store.storage import Storage
 from tests.speed import rounds
 from tests.speed.rounds import Step

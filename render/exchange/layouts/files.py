@@ -22,8 +22,8 @@ import numpy as np
 
 from ident.render.aliases import Float32s
 from ident.render.errors import Failed, Impossible
-from ident.render.store.files import content, read_npy
-from ident.render.worlds import latents
+from ident.render.store.files import LARGEST_LATENTS, content, read_npy
+from ident.render.worlds.threedident import WORLD
 
 CHUNK = 2**20
 LARGEST_IMAGE, LARGEST_JSON = 2**26, 2**24  # bytes
@@ -210,7 +210,7 @@ def read_json(file: IO[bytes], what: str) -> Any:
 def read_latents(file: IO[bytes], what: str) -> Float32s:
     """Raw latents (n, 10) of a .npy file, checked; those of one image may be (10,)."""
     try:
-        array = read_npy(file, latents.LARGEST)
+        array = read_npy(file, LARGEST_LATENTS)
     except (Failed, OSError, EOFError):  # of where it comes from
         raise
     except Exception as error:  # numpy raises half a dozen kinds on a hostile header
@@ -221,6 +221,6 @@ def read_latents(file: IO[bytes], what: str) -> Float32s:
 def checked(raw: np.ndarray, what: str) -> Float32s:  # type: ignore[type-arg]
     """Raw latents (n, 10), or an error that says where they are wrong."""
     try:
-        return latents.check(raw, what)
+        return WORLD.check(raw, what)
     except Impossible as error:
         raise Failed(str(error)) from error

@@ -17,17 +17,17 @@ from ident.render.exchange.layouts.layout import Row, Written
 from ident.render.exchange.layouts.sharded import Sharded
 from ident.render.store.files import content
 from ident.render.store.manifest import Manifest
-from ident.render.worlds.latents import LATENTS, to_scene_values
+from ident.render.worlds.threedident import WORLD
 
 GROUP = 100
 """Rows that a reader loads together."""
 
-MOST_VALUES = {"image": 1, "raw_latents": len(LATENTS)}
+MOST_VALUES = {"image": 1, "raw_latents": len(WORLD.factors)}
 """Of a row, in each column that is read."""
 
 LARGEST_FILE = 2**30  # bytes, in an archive that streams by
 
-VECTOR = {"_type": "Sequence", "feature": {"_type": "Value", "dtype": "float32"}, "length": len(LATENTS)}
+VECTOR = {"_type": "Sequence", "feature": {"_type": "Value", "dtype": "float32"}, "length": len(WORLD.factors)}
 FEATURES = {"image": {"_type": "Image"}, "raw_latents": VECTOR, "latents": VECTOR}
 """The columns, as the reader keeps them in a Parquet file; in its card they have a form of their own."""
 
@@ -94,15 +94,15 @@ class HuggingFace(Sharded):
         """A file."""
         pa, parquet = arrow()
         image = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
-        vector = pa.list_(pa.float32(), len(LATENTS))
+        vector = pa.list_(pa.float32(), len(WORLD.factors))
         metadata = {"huggingface": json.dumps({"info": {"features": FEATURES}})}
         schema = pa.schema([("image", image), ("raw_latents", vector), ("latents", vector)], metadata=metadata)
         raw = np.array([row.raw for row in rows], np.float32)
         columns = [
             pa.array([{"bytes": row.image, "path": f"{i:06d}.png"} for i, row in enumerate(rows, start)], image),
             *(
-                pa.FixedSizeListArray.from_arrays(pa.array(array.ravel()), len(LATENTS))
-                for array in (raw, to_scene_values(raw).astype(np.float32))
+                pa.FixedSizeListArray.from_arrays(pa.array(array.ravel()), len(WORLD.factors))
+                for array in (raw, WORLD.values(raw).astype(np.float32))
             ),
         ]
         out = io.BytesIO()
@@ -134,14 +134,14 @@ class HuggingFace(Sharded):
         said = json.loads(manifest.to_json())
         rows = [
             f"| {i} | {latent.name} | {latent.meaning} | {latent.scale:.6g} | {latent.unit} |"
-            for i, latent in enumerate(LATENTS)
+            for i, latent in enumerate(manifest.factors)
         ]
         card = CARD.format(
             split=re.sub(r"\W", "_", str(said["source"].get("split", "train"))),
             files=len(files),
-            width=len(LATENTS),
+            width=len(manifest.factors),
             n=manifest.n,
-            size=manifest.size,
+            size=manifest.shape[0],
             bytes=sum(file.bytes for file in files),
             latents="\n".join(rows),
             mean=" ".join(f"{value:.4f}" for value in said["mean"]),

@@ -17,12 +17,11 @@ from ident.render.exchange.layouts.files import LARGEST_IMAGE, read_json
 from ident.render.exchange.layouts.layout import Row, Written
 from ident.render.exchange.layouts.sharded import Sharded
 from ident.render.store.manifest import Manifest
-from ident.render.worlds import latents
-from ident.render.worlds.latents import NAMES
+from ident.render.worlds.threedident import WORLD
 
-VECTOR = f"ndarray:float32:{len(NAMES)}"
+VECTOR = f"ndarray:float32:{len(WORLD.factors)}"
 COLUMNS = {"image": "png", "latents": VECTOR, "raw_latents": VECTOR}
-SIZES = {"image": None, "latents": 4 * len(NAMES), "raw_latents": 4 * len(NAMES)}
+SIZES = {"image": None, "latents": 4 * len(WORLD.factors), "raw_latents": 4 * len(WORLD.factors)}
 FORMAT: Mapping[str, Any] = {
     "column_encodings": list(COLUMNS.values()),
     "column_names": list(COLUMNS),
@@ -33,7 +32,7 @@ FORMAT: Mapping[str, Any] = {
     "size_limit": None,
     "version": 2,
 }
-VECTORS = {f"ndarray:{kind}:{len(NAMES)}": np.dtype(kind) for kind in ("float32", "float64")}
+VECTORS = {f"ndarray:{kind}:{len(WORLD.factors)}": np.dtype(kind) for kind in ("float32", "float64")}
 IMAGES = ("png", "jpeg", "bytes")
 MOST_ROWS = 10**6
 U4 = np.dtype("<u4")
@@ -90,7 +89,7 @@ class MDS(Sharded):
 def sample(row: Row) -> bytes:
     """A sample's bytes."""
     assert row.raw is not None
-    values = latents.to_scene_values(row.raw).astype("<f4")
+    values = WORLD.values(row.raw).astype("<f4")
     return U4.type(len(row.image)).tobytes() + row.image + values.tobytes() + row.raw.astype("<f4").tobytes()
 
 
@@ -122,7 +121,7 @@ def columns_of(data: bytes, what: str) -> tuple[dict[str, int | None], np.dtype[
         found = ", ".join(f"{name} in {encoding}" for name, encoding in encoded.items())
         raise Failed(f"{what}: the columns are {found}; wanted are {wanted}")
     dtype = VECTORS[encoded["raw_latents"]]
-    if sized["raw_latents"] != dtype.itemsize * len(NAMES) or any(
+    if sized["raw_latents"] != dtype.itemsize * len(WORLD.factors) or any(
         size is not None and not (type(size) is int and size > 0) for size in sizes
     ):
         raise Failed(f"{what}: not an MDS shard (the sizes of its columns are {sizes})")

@@ -11,7 +11,7 @@ from ident.render.aliases import Float32s
 from ident.render.errors import Failed
 from ident.render.exchange.layouts.files import File, checked, matching, read_json
 from ident.render.exchange.layouts.layout import Item, Latents, Layout, Parts, Picture
-from ident.render.worlds.latents import NAMES
+from ident.render.worlds.threedident import WORLD
 
 
 class Sharded(Layout):
@@ -41,8 +41,8 @@ class Sharded(Layout):
             yield Picture(part, number, f"{what}, row {number}", row.image)
         if not raw:
             raise Failed(f"{what}: holds no rows")
-        if {array.shape for array in raw} != {(len(NAMES),)}:
-            raise Failed(f"{what}: not all of its rows have {len(NAMES)} latents")
+        if {array.shape for array in raw} != {(len(WORLD.factors),)}:
+            raise Failed(f"{what}: not all of its rows have {len(WORLD.factors)} latents")
         yield Latents(part, checked(np.stack(raw), what))
 
     def _listed(self, file: IO[bytes], what: str) -> Parts:

@@ -15,7 +15,7 @@ from ident.render.exchange.layouts.files import LARGEST_IMAGE, File, matching, r
 from ident.render.exchange.layouts.layout import Item, Latents, Layout, Picture, Row, Written
 from ident.render.store.files import content, npy
 from ident.render.store.manifest import Manifest
-from ident.render.worlds import latents
+from ident.render.worlds.threedident import WORLD
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Tree(Layout):
 
     def rest(self, _: Manifest, raw: Float32s, __: list[Written]) -> dict[str, bytes]:
         """The latents."""
-        values = latents.to_scene_values(raw).astype(np.float32)
+        values = WORLD.values(raw).astype(np.float32)
         return dict(zip(self.last, (npy(raw), npy(values)), strict=True))
 
     def items(self, files: Iterator[File], where: str) -> Iterator[Item]:

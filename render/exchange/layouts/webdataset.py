@@ -19,7 +19,7 @@ from ident.render.exchange.layouts.layout import Row, Written
 from ident.render.exchange.layouts.sharded import Sharded
 from ident.render.store.files import content, npy
 from ident.render.store.manifest import Manifest
-from ident.render.worlds import latents
+from ident.render.worlds.threedident import WORLD
 
 IMAGES = ("png", "webp", "jpg", "jpeg")
 VECTORS = ("raw_latents.npy", "npy", "json")
@@ -45,7 +45,7 @@ class WebDataset(Sharded):
         with tarfile.open(fileobj=out, mode="w", format=tarfile.USTAR_FORMAT) as archive:
             for number, row in enumerate(rows, start):
                 assert row.raw is not None
-                values = latents.to_scene_values(row.raw).astype(np.float32)
+                values = WORLD.values(row.raw).astype(np.float32)
                 for kind, data in ("png", row.image), ("raw_latents.npy", npy(row.raw)), ("latents.npy", npy(values)):
                     member = tarfile.TarInfo(f"{number:06d}.{kind}")
                     member.size = len(data)

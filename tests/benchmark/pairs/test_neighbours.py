@@ -14,9 +14,9 @@ import pytest
 from ident.benchmark.pairs.neighbours import KEPT, KINDS, Neighbours, build, chosen, exact_index, factory, open_index
 from ident.render.aliases import Float32s, Int64s
 from ident.render.errors import Impossible
-from ident.render.worlds import latents
+from ident.render.worlds.threedident import WORLD
 
-RAW = latents.sample(seed=0, split="train", start=0, n=6000)
+RAW = WORLD.draw(seed=0, split="train", start=0, n=6000)
 SEARCHED = ("ivf", "hnsw")
 
 

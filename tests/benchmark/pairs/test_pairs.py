@@ -29,12 +29,12 @@ from ident.benchmark.training.seeds import stream
 from ident.cli.pairs import KINDS
 from ident.render.errors import Impossible
 from ident.render.store.dataset import Dataset
-from ident.render.worlds import latents
+from ident.render.worlds.threedident import WORLD
 from tests.conftest import Run
 from tests.render.engines import RECIPE
 from tests.render.store.test_dataset import paint
 
-RAW = latents.sample(seed=0, split="train", start=0, n=2000)
+RAW = WORLD.draw(seed=0, split="train", start=0, n=2000)
 
 
 def sampler(conditional: str = "laplace(0.05)", seed: int = 0) -> Sampler:
@@ -143,7 +143,7 @@ def test_what_is_no_loader_of_pairs(data: Path) -> None:
 
 def test_matching_says_how_far_the_realised_conditional_is() -> None:
     drawn = [sampler(conditional).draw(0, 20_000) for conditional in ("normal(2)", "normal(0.01)")]
-    wide, narrow = (matching.match(pairs, latents.NAMES) for pairs in drawn)
+    wide, narrow = (matching.match(pairs, WORLD.names) for pairs in drawn)
     assert wide.realised_sd / wide.wished_sd < 1.1
     assert "The pairs follow normal(2) closely." in matching.words(wide, "normal(2)", 2000)
     assert narrow.anchor_share == 1
@@ -154,7 +154,7 @@ def test_matching_says_how_far_the_realised_conditional_is() -> None:
     assert all(row.distance > 0.4 for row in narrow.rows)
     exact = sampler("normal(0.1)").draw(0, 20_000)
     perfect = replace(exact, positive_latents=exact.wished)
-    assert {row.distance for row in matching.match(perfect, latents.NAMES).rows} == {0.0}
+    assert {row.distance for row in matching.match(perfect, WORLD.names).rows} == {0.0}
 
 
 def test_batches_are_compared_as_all_pairs_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -164,7 +164,7 @@ def test_batches_are_compared_as_all_pairs_at_once(monkeypatch: pytest.MonkeyPat
     for batch in drawn:
         comparison.add(batch)
     pairs = joined(drawn)
-    found = comparison.matching(latents.NAMES)
+    found = comparison.matching(WORLD.names)
     for to, sds in (
         (pairs.wished, [row.wished_sd for row in found.rows]),
         (pairs.positive_latents, [row.realised_sd for row in found.rows]),
@@ -179,17 +179,17 @@ def test_batches_are_compared_as_all_pairs_at_once(monkeypatch: pytest.MonkeyPat
     for batch in drawn:
         bounded.add(batch)
     assert len(bounded.sample) == 8192
-    few = bounded.matching(latents.NAMES)
+    few = bounded.matching(WORLD.names)
     assert [row.wished_sd for row in few.rows] == [row.wished_sd for row in found.rows]
     assert few.rows[3].distance == stats.ks_2samp(one[:8192], two[:8192], method="asymp").statistic
 
 
 def test_the_advice_is_about_right() -> None:
     """As many times as wide as it says, and the realised sd is close to the wished-for one."""
-    narrow = matching.match(sampler("normal(0.05)").draw(0, 20_000), latents.NAMES)
+    narrow = matching.match(sampler("normal(0.05)").draw(0, 20_000), WORLD.names)
     said = matching.words(narrow, "", 2000)
     times = float(said.partition("conditional about ")[2].split()[0])
-    wide = matching.match(sampler(f"normal({0.05 * times})").draw(0, 20_000), latents.NAMES)
+    wide = matching.match(sampler(f"normal({0.05 * times})").draw(0, 20_000), WORLD.names)
     assert wide.realised_sd / wide.wished_sd < 1.15
 
 

@@ -17,8 +17,7 @@ from ident.render.store.dataset import Dataset
 from ident.render.store.manifest import Manifest
 from ident.render.store.storage import Storage
 from ident.render.store.verify import verify
-from ident.render.worlds import latents
-from ident.render.worlds.scene import place
+from ident.render.worlds.threedident import WORLD, place
 from tests.conftest import Run
 from tests.render.engines import RECIPE, painting
 from tests.render.store.test_dataset import paint
@@ -40,7 +39,7 @@ def test_they_lie_in_the_shards(tmp_path: Path) -> None:
     data = Dataset(tmp_path / "d")
     wanted = Drawn("laplace(0.05)", 0)(0, data.latents)
     assert np.array_equal(data.positive_latents, wanted)
-    images = np.stack([painting(place(values), 16) for values in latents.to_scene_values(wanted)])
+    images = np.stack([painting(place(values), 16) for values in WORLD.values(wanted)])
     assert np.array_equal(data.positives(range(20)), images)
     assert verify(str(tmp_path / "d"), done=lambda *_: None).wrong == ()
     said = json.loads((tmp_path / "d" / "dataset.json").read_text())

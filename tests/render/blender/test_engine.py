@@ -12,22 +12,22 @@ import numpy as np
 import pytest
 
 from ident.render.blender import engine
+from ident.render.blender.boxes import Window, object_points, spotlight_rim, window_of
 from ident.render.blender.engine import SCENE_FILE, Engine, to_srgb
 from ident.render.blender.settings import AREA, PRESETS, SPOT, SUN, Exposure, Quality, Settings, plain
 from ident.render.errors import Failed, Impossible
-from ident.render.store.verify import psnr
-from ident.render.worlds import latents
-from ident.render.worlds.scene import Box, Scene, object_points, pixel_box, place, spotlight_rim
+from ident.render.stage.rerender import psnr
+from ident.render.worlds.threedident import WORLD, Scene, place
 
 DRAFT = PRESETS["draft"]
 
 IN_A_NEW_PROCESS = """
 import hashlib
-from ident.render.worlds import latents
+from ident.render.worlds.threedident import WORLD
 from ident.render.blender.engine import Engine
 from ident.render.blender.settings import PRESETS, Settings
-from ident.render.worlds.scene import place
-values = latents.to_scene_values(latents.sample(seed=3, split="test", start=0, n=8))
+from ident.render.worlds.threedident import WORLD, place
+values = WORLD.values(WORLD.draw(seed=3, split="test", start=0, n=8))
 engine = Engine(Settings(size=64, quality=PRESETS["draft"]))
 print(*(hashlib.sha256(engine.image(place(values[i])).tobytes()).hexdigest() for i in (5, 0)))
 """
@@ -81,53 +81,55 @@ def test_better_presets_come_nearer_to_the_converged_image(scenes: list[Scene]) 
     assert scores[0] + 1 < scores[1] < scores[2] - 1
 
 
-def test_masks_lie_in_the_box_and_end_where_it_ends(scenes: list[Scene]) -> None:
+def test_masks_lie_in_the_window_and_end_where_it_ends(scenes: list[Scene]) -> None:
     engine = Engine(Settings(size=96))
     for scene in scenes:
         rows, columns = np.nonzero(engine.passes(scene, ["mask"])["mask"] == 2)
-        box = pixel_box(object_points(scene, engine._vertices), engine._camera, 96)
-        if box is None:
+        window = window_of(object_points(scene, engine._setup.vertices), engine._setup.camera, 96)
+        if window is None:
             assert not len(rows)
             continue
-        assert box.left <= columns.min() <= columns.max() < box.right
-        assert box.top <= rows.min() <= rows.max() < box.bottom
-        assert box.right - box.left <= columns.max() - columns.min() + 8
-        assert box.bottom - box.top <= rows.max() - rows.min() + 8
+        assert window.left <= columns.min() <= columns.max() < window.right
+        assert window.top <= rows.min() <= rows.max() < window.bottom
+        assert window.right - window.left <= columns.max() - columns.min() + 8
+        assert window.bottom - window.top <= rows.max() - rows.min() + 8
 
 
 def test_nothing_that_the_spotlight_lights_is_left_out() -> None:
-    engine, boxes = Engine(Settings(size=64)), list[Box]()
-    raw = np.concatenate([latents.sample(seed=5, split="test", start=0, n=20), np.eye(10), -np.eye(10)])
-    for values in latents.to_scene_values(raw):
+    engine, windows = Engine(Settings(size=64)), list[Window]()
+    raw = np.concatenate([WORLD.draw(seed=5, split="test", start=0, n=20), np.eye(10), -np.eye(10)])
+    for values in WORLD.values(raw):
         scene = place(values)
         engine._place(scene)
-        lit = engine._render(lights=(SPOT,), samples=8, seed=0, box=engine._whole)["Combined"][..., :3]
+        lit = engine._render(lights=(SPOT,), samples=8, seed=0, window=engine._setup.whole)["Combined"][..., :3]
         cone = engine._spotlight.data
         rim = spotlight_rim(scene, cone.spot_size / 2, cone.shadow_soft_size)
-        box = pixel_box(np.concatenate([object_points(scene, engine._vertices), rim]), engine._camera, 64)
-        assert box is not None
-        boxes.append(box)
-        assert lit[box.top : box.bottom, box.left : box.right].max() > 0
-        lit[box.top : box.bottom, box.left : box.right] = 0
+        window = window_of(
+            np.concatenate([object_points(scene, engine._setup.vertices), rim]), engine._setup.camera, 64
+        )
+        assert window is not None
+        windows.append(window)
+        assert lit[window.top : window.bottom, window.left : window.right].max() > 0
+        lit[window.top : window.bottom, window.left : window.right] = 0
         assert lit.max() == 0
-    assert np.mean([(box.right - box.left) * (box.bottom - box.top) for box in boxes]) < 0.6 * 64**2
+    assert np.mean([window.area for window in windows]) < 0.6 * 64**2
 
 
 @pytest.mark.parametrize("light", [SUN, AREA, SPOT])
 def test_beyond_what_changes_the_bare_ground_is_seen(light: str) -> None:
     engine, shares = Engine(Settings(size=64, quality=DRAFT)), []
-    raw = np.concatenate([latents.sample(seed=5, split="test", start=0, n=20), np.eye(10), -np.eye(10)])
-    for values in latents.to_scene_values(raw):
+    raw = np.concatenate([WORLD.draw(seed=5, split="test", start=0, n=20), np.eye(10), -np.eye(10)])
+    for values in WORLD.values(raw):
         scene = place(values)
         engine._place(scene)
         images = []
         for engine._object.hide_render in (False, True):
-            taken = engine._render(lights=(light,), samples=8, seed=0, box=engine._whole)["Combined"]
+            taken = engine._render(lights=(light,), samples=8, seed=0, window=engine._setup.whole)["Combined"]
             images.append(taken[..., :3])
         changed = np.zeros((64, 64), bool)
-        for box, _ in engine._changed(Exposure((light,), 1, 1), scene):
-            if box:
-                changed[box.top : box.bottom, box.left : box.right] = True
+        for window, _ in engine._setup.changed(Exposure((light,), 1, 1), scene):
+            if window:
+                changed[window.top : window.bottom, window.left : window.right] = True
         engine._object.hide_render = False
         ground = 0.0 if light == SPOT else engine._grounds[light].under(scene.ground_color)
         assert np.array_equal(images[0][~changed], images[1][~changed])  # the same samples, to the last bit
@@ -228,7 +230,7 @@ BUSY = """
 import os, time
 cores = os.sched_getaffinity(0)
 from ident.render.blender.engine import Engine
-from ident.render.worlds.scene import place
+from ident.render.worlds.threedident import WORLD, place
 from ident.render.blender.settings import Settings, plain
 engine, scene = Engine(Settings(size=128, quality=plain(24))), place([0] * 10)
 engine.image(scene)
@@ -248,15 +250,15 @@ def test_an_engine_is_one_thread_and_leaves_the_cores_alone() -> None:
 @pytest.mark.slow
 def test_a_thousand_images_leak_nothing() -> None:
     code = """
-from ident.render.worlds import latents
+from ident.render.worlds.threedident import WORLD
 from ident.render.blender.engine import Engine
 from ident.render.blender.settings import PRESETS, Settings
-from ident.render.worlds.scene import place
+from ident.render.worlds.threedident import WORLD, place
 
 def resident() -> int:
     return next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmRSS"))
 
-values = latents.to_scene_values(latents.sample(seed=0, split="train", start=0, n=1000))
+values = WORLD.values(WORLD.draw(seed=0, split="train", start=0, n=1000))
 engine, memory = Engine(Settings(size=64, quality=PRESETS["draft"])), []
 for value in values:
     engine.image(place(value))

@@ -27,7 +27,7 @@ from ident.render.exchange.layouts import LAYOUTS
 from ident.render.store import files
 from ident.render.store.dataset import Dataset
 from ident.render.store.storage import Storage
-from ident.render.worlds import latents
+from ident.render.worlds.threedident import WORLD
 from tests.render import libraries
 from tests.render.engines import RECIPE
 from tests.render.store.test_dataset import WANTED, N, paint
@@ -80,7 +80,7 @@ def test_a_reader_of_the_published_layouts(data: Dataset, tmp_path: Path, layout
     assert torch.equal(images, torch.from_numpy(WANTED))
     assert np.array_equal(raw.numpy(), data.latents)
     assert published.values.dtype == published.latents.dtype == np.float32
-    assert np.allclose(published.values, latents.to_scene_values(data.latents))
+    assert np.allclose(published.values, WORLD.values(data.latents))
 
 
 class Samples(torch.utils.data.IterableDataset[tuple[torch.Tensor, torch.Tensor]]):
@@ -136,7 +136,7 @@ def test_the_library_of_the_format_reads_it(data: Dataset, tmp_path: Path, layou
     with np.load(tmp_path / "read.npz") as read:
         assert np.array_equal(read["images"], WANTED)
         assert np.array_equal(read["raw"], data.latents)
-        assert np.array_equal(read["latents"], latents.to_scene_values(data.latents).astype(np.float32))
+        assert np.array_equal(read["latents"], WORLD.values(data.latents).astype(np.float32))
 
 
 @LIBRARIES

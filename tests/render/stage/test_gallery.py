@@ -1,4 +1,4 @@
-"""Files that carry their recipe, figures, and a pool that loses nothing."""
+"""Files that carry their label, figures, and a pool that loses nothing."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from PIL import Image
 from ident.render.blender.settings import Settings, plain
 from ident.render.errors import Impossible
 from ident.render.stage import gallery
-from ident.render.stage.gallery import Layout
+from ident.render.stage.gallery import Layout, Shots
 from ident.render.threads import cores
-from ident.render.worlds import latents
+from ident.render.worlds.threedident import WORLD
 from tests.conftest import Start
 from tests.processes import HANG, started_by, wait_for
 
 QUICK = Settings(size=16, quality=plain(1))
 PASSES = ("mask", "depth", "normal")
-RAW = latents.sample(seed=0, split="test", start=0, n=4)
+RAW = WORLD.draw(seed=0, split="test", start=0, n=4)
 
 
 def save(folder: Path, passes: tuple[str, ...] = PASSES, *, force: bool = False) -> list[int]:
     """Save the frames of RAW; gives the counts that were told."""
     told = list[int]()
-    gallery.save_all(folder, RAW, QUICK, passes, force=force, done=lambda count, _: told.append(count))
+    gallery.save_all(folder, Shots(WORLD, QUICK, RAW, passes), force=force, done=lambda count, _: told.append(count))
     return told
 
 
@@ -37,7 +37,7 @@ def content(folder: Path) -> dict[str, bytes]:
 
 
 def test_traversal_moves_one_latent_a_column() -> None:
-    raw = gallery.traversal(steps=3).reshape(3, 10, 10)
+    raw = gallery.traversal(WORLD, steps=3).reshape(3, 10, 10)
     assert np.array_equal(raw, np.array([-1, 0, 1])[:, None, None] * np.eye(10))
 
 
@@ -95,7 +95,7 @@ def test_a_link_in_place_of_the_folder_of_frames(tmp_path: Path) -> None:
     (tmp_path / "precious" / "00.png").write_text("precious")
     (tmp_path / ".g.png.parts").symlink_to(tmp_path / "precious")
     with pytest.raises(Impossible, match=r"\.g\.png\.parts: is a link, and nothing goes where it leads; remove it, or"):
-        gallery.save_figure(tmp_path / "g.png", RAW, Layout(2), QUICK, force=True, done=lambda *_: None)
+        gallery.save_figure(tmp_path / "g.png", Shots(WORLD, QUICK, RAW), Layout(2), force=True, done=lambda *_: None)
     assert content(tmp_path / "precious") == {"00.png": b"precious"}
 
 
@@ -103,7 +103,7 @@ def test_something_else_is_never_overwritten(tmp_path: Path) -> None:
     save(tmp_path, ())
     ours = (tmp_path / "00.png").read_bytes()
     other = tmp_path / "other"
-    gallery.save_all(other, -RAW, QUICK, force=False, done=lambda *_: None)
+    gallery.save_all(other, Shots(WORLD, QUICK, -RAW), force=False, done=lambda *_: None)
     for data in (*damaged(ours), (other / "00.png").read_bytes()):
         (tmp_path / "00.png").write_bytes(data)
         with pytest.raises(Impossible, match=r"00\.png: holds something else; give --force"):
@@ -119,10 +119,11 @@ def test_something_else_is_never_overwritten(tmp_path: Path) -> None:
 
 def test_images_say_what_they_were_made_from(tmp_path: Path) -> None:
     save(tmp_path, ())
-    made = gallery.read_recipe(tmp_path / "00.png")
-    assert np.array_equal(np.array(made["raw_latents"], np.float32), RAW[0])
-    assert made["settings"]["size"] == 16
-    assert set(made["renderer"]) == {"ident", "bpy", "scene"}
+    label = gallery.read_label(tmp_path / "00.png")
+    assert np.array_equal(np.array(label["raw_latents"], np.float32), RAW[0])
+    assert label["world"] == {"name": "3dident", "digest": WORLD.digest}
+    assert label["render"]["size"] == 16
+    assert {"ident", "bpy", "scene"} <= set(label["render"])
 
 
 def test_targets_that_cannot_be(tmp_path: Path) -> None:
@@ -132,7 +133,9 @@ def test_targets_that_cannot_be(tmp_path: Path) -> None:
 
 
 def figure(path: Path, columns: int, passes: tuple[str, ...] = (), *, force: bool = False) -> list[Path]:
-    return gallery.save_figure(path, RAW, Layout(columns), QUICK, passes, force=force, done=lambda *_: None)
+    return gallery.save_figure(
+        path, Shots(WORLD, QUICK, RAW, passes), Layout(columns), force=force, done=lambda *_: None
+    )
 
 
 def test_figures_are_told_apart_by_layout_and_view(tmp_path: Path) -> None:
@@ -154,16 +157,15 @@ def test_figures_go_on_from_their_parts(tmp_path: Path) -> None:
     save(tmp_path / ".g.png.parts", ())
     (tmp_path / ".g.png.parts" / "02.png").unlink()
     gallery.save_figure(
-        tmp_path / "g.png", RAW, Layout(2), QUICK, force=False, done=lambda count, _: told.append(count)
+        tmp_path / "g.png", Shots(WORLD, QUICK, RAW), Layout(2), force=False, done=lambda count, _: told.append(count)
     )
     assert told == [3, 4]
 
 
 def test_figures_that_are_too_large_or_no_png(tmp_path: Path) -> None:
+    large = Shots(WORLD, Settings(size=4096), gallery.traversal(WORLD))
     with pytest.raises(Impossible, match="70 images of size 4096 has more than 80,000,000 pixels"):
-        gallery.save_figure(
-            tmp_path / "t.png", gallery.traversal(), Layout(10), Settings(size=4096), force=False, done=lambda *_: None
-        )
+        gallery.save_figure(tmp_path / "t.png", large, Layout(10), force=False, done=lambda *_: None)
     with pytest.raises(Impossible, match=r"t\.jpg: give a name that ends in \.png"):
         figure(tmp_path / "t.jpg", 2)
 
@@ -175,7 +177,7 @@ from ident.render.stage import gallery
 from ident.render.worlds import latents
 from ident.render.blender.settings import Settings, plain
 if __name__ == "__main__":
-    raw = latents.sample(seed=0, split="test", start=0, n=2)
+    raw = WORLD.draw(seed=0, split="test", start=0, n=2)
     settings = Settings(size=512, quality=plain(60000))
     gallery.save_all(Path("out"), raw, settings, force=False, done=lambda *_: None)
 else:  # an engine's process

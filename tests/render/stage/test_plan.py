@@ -12,13 +12,14 @@ import pytest
 from ident.render.blender.settings import FORMER, PRESETS, Settings, preset
 from ident.render.errors import Failed, Impossible
 from ident.render.stage import plan as planning
-from ident.render.stage.plan import TRIAL, Plan, estimate, quality, shard_size, take_up
+from ident.render.stage.plan import TRIAL, Plan, estimate, going_on, take_up
 from ident.render.stage.pool import frames
 from ident.render.store import web
 from ident.render.store.inventory import clear
 from ident.render.store.storage import Storage
 from ident.render.store.verify import verify
 from ident.render.threads import cores
+from ident.render.worlds.threedident import WORLD
 from tests.render.engines import RECIPE, Painter
 from tests.render.store.test_dataset import N, paint
 
@@ -42,28 +43,35 @@ def test_a_release_of_ident_changes_no_dataset(tmp_path: Path) -> None:
 
 
 def test_shards_are_as_large_as_those_that_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    out, other = Storage(str(tmp_path / "d")), replace(RECIPE, codec="fast")
-    assert (shard_size(out, 20), shard_size(out, 64_000), shard_size(out, 20, RECIPE)) == (16, 1000, 16)
+    def size(n: int, *, place: str = str(tmp_path / "d"), force: bool = False, **changes: Any) -> int:
+        return going_on(Storage(place), replace(RECIPE, **changes), n, force=force).shard_size
+
+    assert (size(20), size(64_000), size(20, force=True)) == (16, 1000, 16)
     paint(tmp_path / "d")
-    assert (shard_size(out, 64_000), shard_size(out, 64_000, RECIPE)) == (8, 8)
-    assert (shard_size(out, 64_000, other), shard_size(out, N - 1, RECIPE)) == (1000, 16)
+    assert (size(64_000), size(64_000, force=True)) == (8, 8)
+    assert (size(64_000, force=True, codec="fast"), size(N - 1, force=True)) == (1000, 16)
     (tmp_path / "d" / "dataset.json").write_text("half")
     with pytest.raises(Failed, match=r"not JSON, or cut short .*: give --force to make the dataset anew"):
-        shard_size(out, 20)
-    assert shard_size(out, 20, RECIPE) == 16
+        size(20)
+    assert size(20, force=True) == 16
     monkeypatch.setattr(web, "_open", lambda *_: pytest.fail("the server is asked"))
     with pytest.raises(Impossible, match="nothing that lasts can be written there"):
-        shard_size(Storage("http://127.0.0.1:9/d"), 20)
+        size(20, place="http://127.0.0.1:9/d")
 
 
 def test_a_dataset_that_was_begun_with_an_earlier_preset_goes_on_with_it(tmp_path: Path) -> None:
-    out, before = Storage(str(tmp_path / "d")), replace(RECIPE, settings=Settings(16, FORMER["draft"]))
-    assert quality(out, "draft", 16) == preset("draft", 16)
-    paint(tmp_path / "d", before)
+    def quality(name: str, *, force: bool = False) -> object:
+        recipe = replace(RECIPE, settings=Settings(16, preset(name, 16)))
+        settings = going_on(Storage(str(tmp_path / "d")), recipe, N, force=force).settings
+        assert isinstance(settings, Settings)
+        return settings.quality
+
+    assert quality("draft") == preset("draft", 16)
+    paint(tmp_path / "d", replace(RECIPE, settings=Settings(16, FORMER["draft"])))
     assert "known_ground" not in json.loads((tmp_path / "d" / "dataset.json").read_text())["render"]
-    assert quality(out, "draft", 16) == FORMER["draft"]
-    assert quality(out, "draft", 16, force=True) == preset("draft", 16)
-    assert [quality(out, name, 16) for name in ("balanced", "reference")] == [PRESETS["balanced"], PRESETS["reference"]]
+    assert quality("draft") == FORMER["draft"]
+    assert quality("draft", force=True) == preset("draft", 16)
+    assert [quality(name) for name in ("balanced", "reference")] == [PRESETS["balanced"], PRESETS["reference"]]
     now = replace(RECIPE, settings=Settings(16, preset("draft", 16)))
     with pytest.raises(Impossible, match=r"render\.known_ground is null, not true"):
         take_up(plan(tmp_path / "d", recipe=now), force=False)
@@ -86,7 +94,7 @@ def test_a_begun_import_is_left_alone(tmp_path: Path) -> None:
 
 def test_an_estimate_is_for_the_workers_that_there_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     many = plan(tmp_path / "d", n=10**5, workers=None)
-    trial = list(frames(many.recipe.source(0, TRIAL * cores()), many.recipe.settings, ()))
+    trial = list(frames(WORLD, many.recipe.settings, many.recipe.source(0, TRIAL * cores())))
     monkeypatch.setattr(planning, "frames", lambda *_: trial)  # both are told of the same images
     one, hundred = estimate(many, 1, force=False), estimate(many, 100, force=False)
     assert (one.workers, hundred.workers) == (1, 100)

@@ -29,7 +29,7 @@ from ident.render.store.dataset import Dataset
 from ident.render.store.files import lock
 from ident.render.store.manifest import Manifest
 from ident.render.store.storage import Storage
-from ident.render.worlds.scene import Scene
+from ident.render.worlds.threedident import Scene
 from tests.processes import MARK, wait_for
 from tests.render.engines import RECIPE, Painter, Troubled, memory_group
 from tests.render.store.test_dataset import WANTED, N, paint
@@ -77,8 +77,8 @@ def test_no_link_in_an_output_is_followed(tmp_path: Path, place: str) -> None:
     assert len(list(precious.iterdir())) == 3
 
 
-def run(made: Plan, **options: Any) -> list[stage.Progress]:
-    told = list[stage.Progress]()
+def run(made: Plan, **options: Any) -> list[stage.Status]:
+    told = list[stage.Status]()
     stage.render(made, tell=told.append, **options)
     return told
 
@@ -200,7 +200,7 @@ def test_more_images_are_added_to_what_is_there(tmp_path: Path, wanted: dict[str
 def test_another_dataset_is_not_overwritten(tmp_path: Path, wanted: dict[str, bytes]) -> None:
     run(plan(tmp_path / "d"))
     (tmp_path / "d" / "notes.txt").write_text("mine")
-    other = replace(RECIPE, source=replace(RECIPE.source, seed=1), codec="fast")  # type: ignore[type-var]
+    other = replace(RECIPE, source=replace(RECIPE.source, seed=1), codec="fast")
     with pytest.raises(Impossible, match=r'codec is "compact", not "fast"; source.seed is 0, not 1\): give --force'):
         run(plan(tmp_path / "d", recipe=other))
     assert content(tmp_path / "d") == wanted | {"notes.txt": b"mine"}
@@ -314,7 +314,7 @@ def test_a_full_disk_stops_the_run_and_loses_nothing(tmp_path: Path, wanted: dic
 
 
 def test_every_worker_has_a_gpu_of_its_own(tmp_path: Path) -> None:
-    on_gpus = replace(RECIPE, settings=replace(RECIPE.settings, gpus=4), shard_size=2)
+    on_gpus = replace(RECIPE, settings=RECIPE.settings.on(4), shard_size=2)
     run(plan(tmp_path / "d", recipe=on_gpus, gpus=4, workers=None, engine=Devices(str(tmp_path))))
     assert sorted(path.name for path in tmp_path.glob("gpu-*")) == ["gpu-0", "gpu-1", "gpu-2", "gpu-3"]
     manifest = Manifest.read(Storage(str(tmp_path / "d")))
@@ -362,7 +362,7 @@ def three_nodes(monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
 def test_a_cluster_that_loses_a_node(tmp_path: Path, wanted: dict[str, bytes], three_nodes: Cluster) -> None:
     nodes = list[Any](three_nodes.worker_nodes)
 
-    def kill_a_node(far: stage.Progress) -> None:
+    def kill_a_node(far: stage.Status) -> None:
         if far.workers == 3 and len(list(tmp_path.glob("image-*"))) == 6 and len(nodes) == 2:
             three_nodes.remove_node(nodes.pop(), allow_graceful=False)
             (tmp_path / "lost").touch()

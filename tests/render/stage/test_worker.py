@@ -13,7 +13,7 @@ from ident.render.errors import Impossible
 from ident.render.stage import worker as working
 from ident.render.stage.worker import Beat, Hopeless, Job, Worker
 from ident.render.store.manifest import Record
-from ident.render.store.shards import Shard, Span, columns
+from ident.render.store.shards import Shard, Span
 from ident.render.store.storage import Storage
 from tests.render.engines import RECIPE, Painter, Slow, Troubled
 
@@ -89,7 +89,7 @@ def test_beats_tell_how_far_and_how_fast(job: Job, monkeypatch: pytest.MonkeyPat
 def test_passes_come_with_the_images(job: Job, tmp_path: Path) -> None:
     names = ("mask", "depth", "normal")
     finish(replace(job, recipe=replace(RECIPE, passes=names)))
-    shard = Shard(tmp_path / "out" / "shards" / "00000.h5", columns(16, "compact", names), 8)
+    shard = Shard(tmp_path / "out" / "shards" / "00000.h5", replace(RECIPE, passes=names).columns, 8, 10)
     assert {shard.read(name, 2).dtype for name in names} == {np.dtype(np.uint8), np.dtype(np.float32)}
     shard.close()
 
@@ -105,7 +105,7 @@ def test_a_worker_that_does_not_see_the_output_says_so(job: Job, tmp_path: Path)
 
 def test_a_worker_that_renders_otherwise_says_so(job: Job) -> None:
     with pytest.raises(Impossible, match=r"has bpy 4\.5\.\d+, not 3\.0: install the same"):
-        Worker(replace(job, renderer={"bpy": "3.0"})).hello()
+        Worker(replace(job, versions={"bpy": "3.0"})).hello()
 
 
 def test_a_journal_of_more_rows_is_not_taken_up(job: Job) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
 import pickle
 import subprocess
 import sys
@@ -21,23 +19,22 @@ import pytest
 import torch
 from torch.utils.data import DataLoader
 
-from ident.render.blender.settings import PRESETS, Settings
 from ident.render.errors import Failed, Impossible
-from ident.render.stage.worker import Job, Renders, Worker
+from ident.render.stage.worker import Job, Worker
 from ident.render.store import dataset, files
 from ident.render.store.dataset import Dataset, check_there
-from ident.render.store.manifest import Manifest, Recipe, Record, Uniform
+from ident.render.store.manifest import Manifest, Record
+from ident.render.store.recipe import Recipe
 from ident.render.store.storage import Storage
-from ident.render.worlds import latents
-from ident.render.worlds.latents import to_scene_values
-from ident.render.worlds.scene import place
+from ident.render.worlds.engine import Engine
+from ident.render.worlds.threedident import WORLD, place
 from tests.render.engines import RECIPE, Painter, painting
 
 N = 20
 
 
 def paint(
-    folder: Path | str, recipe: Recipe = RECIPE, n: int = N, engine: Callable[[Settings], Renders] = Painter
+    folder: Path | str, recipe: Recipe = RECIPE, n: int = N, engine: Callable[[Any], Engine] = Painter
 ) -> Manifest:
     """Make a dataset without Ray."""
     out = Storage(str(folder))
@@ -61,13 +58,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
-WANTED = np.stack([painting(place(v), 16) for v in to_scene_values(RECIPE.source(0, N))])
+WANTED = np.stack([painting(place(v), 16) for v in WORLD.values(RECIPE.source(0, N))])
 
 
 def test_random_access(folder: Path) -> None:
     data = Dataset(folder)
     assert len(data) == N
-    assert np.array_equal(data.latents, latents.sample(seed=0, split="train", start=0, n=N))
+    assert np.array_equal(data.latents, WORLD.draw(seed=0, split="train", start=0, n=N))
     assert not data.latents.flags.writeable
     for index in (0, 7, 8, 19, -1, np.int64(12), np.array(3)):
         image, raw = data[index]
@@ -217,128 +214,6 @@ def test_a_remote_dataset_is_read_through_a_checked_cache(tmp_path: Path, monkey
     with pytest.raises(Failed, match=r"memory://remote/painted/shards/00002\.h5: is missing"):
         data.image(16)
     assert not list(cached.glob(f"{files.PART}*"))
-
-
-def test_manifests_come_back_as_they_went(folder: Path) -> None:
-    manifest = Manifest.read(Storage(str(folder)))
-    assert Manifest.from_json(manifest.to_json(), "here") == manifest
-    assert manifest.settings() == RECIPE.settings
-    for name, quality in PRESETS.items():
-        recipe = replace(RECIPE, settings=Settings(32, quality, gpus=4))
-        made = Manifest.from_json(Manifest.of(recipe, 5, {}).to_json(), name)
-        assert made.settings() == Settings(32, quality, gpus=1)
-
-
-def change(name: str, value: Any) -> Callable[[dict[str, Any]], object]:
-    return lambda made: made.__setitem__(name, value)
-
-
-def change_shard(name: str, value: Any) -> Callable[[dict[str, Any]], object]:
-    return lambda made: made["shards"][1].__setitem__(name, value)
-
-
-HOSTILE: dict[str, Callable[[dict[str, Any]], object]] = {
-    "format 2, not 1": change("format", 2),
-    "format None": lambda made: made.pop("format"),
-    "no 'n'": lambda made: made.pop("n"),
-    "unknown: 'later'": change("later", 1),
-    "n is 0": change("n", 0),
-    "n is True": change("n", True),
-    "n is '20'": change("n", "20"),
-    "n is 1e\\+300": change("n", 1e300),
-    "size is 100000": change("size", 100_000),
-    "shard_size is -1": change("shard_size", -1),
-    "codec 'pickle', not one of compact, fast": change("codec", "pickle"),
-    "pass 'x'": change("passes", ["x"]),
-    "pass 'a'": change("passes", "mask"),
-    "latents other than x, y": lambda made: made["latents"].pop(),
-    "latents other than x, .* with their units and scales": lambda made: made["latents"][0].update(scale=7.0),
-    "not a dataset.json that this": change("source", "uniform"),
-    "source 'zzz', not one of uniform": change("source", {"kind": "zzz", "seed": 1}),
-    "seed 'x'": change("source", {"kind": "uniform", "seed": "x", "split": "train"}),
-    "split 5": change("source", {"kind": "uniform", "seed": 0, "split": 5}),
-    "split '../x'": change("source", {"kind": "uniform", "seed": 0, "split": "../x"}),
-    "missing 1 required positional argument: 'seed'": change("source", {"kind": "uniform", "split": "train"}),
-    "no 'exposures'": change("render", {}),
-    "no 'bpy'": lambda made: made["render"].pop("bpy"),
-    "render.bpy is 4": lambda made: made["render"].update(bpy=4),
-    "render.ident is ": lambda made: made["render"].update(ident="\x1b[2J"),
-    r"unknown in render: '\\x1b\[2J'": lambda made: made["render"].update({"\x1b[2J": 1}),
-    "unknown in render.exposures: 'later'": lambda made: made["render"]["exposures"][0].update(later=1),
-    "render.device 'tpu'": lambda made: made["render"].update(device="tpu"),
-    "lights": lambda made: made["render"]["exposures"][0].update(lights=["Sun"]),
-    "samples is 1.5": lambda made: made["render"]["exposures"][0].update(samples=1.5),
-    "mean is .0.1": change("mean", [0.1, 0.2, 0.3]),
-    "sd is None": change("sd", None),
-    "complete is False, by the 3 shards of 3": change("complete", False),
-    "complete is True, by the 2 shards of 3": lambda made: made["shards"].pop(),
-    r"the number of shards is 1099511627776": lambda made: made.update(n=2**40, shard_size=1, shards=[
-        {**made["shards"][0], "n": 1, "file": f"shards/0000{i}.h5", "start": i, "sums": [0] * 6} for i in range(3)
-    ]),
-    "a shard '../../etc/passwd'": change_shard("file", "../../etc/passwd"),
-    "a shard '/etc/passwd'": change_shard("file", "/etc/passwd"),
-    "a shard 'shards/00000.h5'": change_shard("file", "shards/00000.h5"),
-    "a shard .* from 10000 on": change_shard("start", 10_000),
-    "of 8 rows from 9 on": change_shard("start", 9),
-    "of 7 rows": change_shard("n", 7),
-    "n is True,": change_shard("n", True),
-    "n is 8.0,": change_shard("n", 8.0),
-    "bytes is -5": change_shard("bytes", -5),
-    "sha256 is 'abc'": change_shard("sha256", "abc"),
-    r"sha256 is '\.\./": change_shard("sha256", "../" * 20 + "abcd"),
-    "unexpected keyword argument 'later'": change_shard("later", 1),
-    "00001.h5 is there twice": lambda made: made["shards"].append(made["shards"][1]),
-    "sums are .1, 2, 3., not 6 numbers": change_shard("sums", [1, 2, 3]),
-    "sums is -1": change_shard("sums", [-1] * 6),
-    "sums is 1000000000,": change_shard("sums", [10**9] * 6),
-    "sums is 0,": change_shard("sums", [9, 9, 9, 0, 0, 0]),
-    "iterable": change_shard("sums", 3),
-    "not a dataset.json": change("shards", {"a": 1}),
-    "not a dataset.json that": change("shards", None),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("said", HOSTILE)
-def test_a_manifest_that_lies_is_refused(tmp_path: Path, folder: Path, said: str) -> None:
-    made = json.loads((folder / "dataset.json").read_text())
-    HOSTILE[said](made)
-    (tmp_path / "dataset.json").write_text(json.dumps(made))
-    with pytest.raises(Failed, match=rf"dataset\.json: .*{said}"):
-        Dataset(tmp_path)
-
-
-def test_texts_that_are_no_manifest(tmp_path: Path, folder: Path) -> None:
-    whole = (folder / "dataset.json").read_text()
-    for text in ("", "[", "[]", "null", "3", whole[:-3], whole[: len(whole) // 2], "[" * 100_000, "\x00\xff"):
-        (tmp_path / "dataset.json").write_text(text)
-        with pytest.raises(Failed, match=r"dataset\.json: not "):
-            Dataset(tmp_path)
-    for unending in ("/dev/zero", None):
-        (tmp_path / "dataset.json").unlink()
-        if unending:
-            (tmp_path / "dataset.json").symlink_to(unending)
-        else:
-            os.mkfifo(tmp_path / "dataset.json")
-        with pytest.raises(Failed, match=r"dataset\.json: is not a file"):
-            Dataset(tmp_path)
-    (tmp_path / "dataset.json").unlink()
-    with (tmp_path / "dataset.json").open("wb") as file:
-        file.truncate(2**29)
-    with pytest.raises(Failed, match=r"dataset\.json: has more than 67108864 bytes"):
-        Dataset(tmp_path)
-
-
-def test_recipes_that_cannot_be() -> None:
-    for made, said in (
-        (lambda: replace(RECIPE, codec="zip"), "codec 'zip': choose from compact, fast"),
-        (lambda: replace(RECIPE, shard_size=0), "shard size 0: give a whole number from 1"),
-        (lambda: replace(RECIPE, passes=("x",)), "pass 'x'"),
-        (lambda: Uniform(-1, "train"), "seed -1"),
-        (lambda: Uniform(0, "../x"), "split '../x': give a name of letters"),
-        (lambda: Uniform(0, ""), "split '': give a name of letters"),
-    ):
-        with pytest.raises(Impossible, match=said):
-            made()
 
 
 class WithoutLengths(SimpleHTTPRequestHandler):

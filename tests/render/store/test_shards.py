@@ -15,9 +15,14 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from PIL import Image
 
+from ident.render.blender.settings import Settings
 from ident.render.errors import Failed
 from ident.render.store import shards
-from ident.render.store.shards import Journal, Shard, Span, columns
+from ident.render.store.columns import Columns, sums
+from ident.render.store.journal import Journal
+from ident.render.store.recipe import Recipe, Uniform
+from ident.render.store.shards import Shard, Span
+from ident.render.worlds.threedident import WORLD
 
 N, SIZE = 5, 16
 KEY, ME = b"k" * 32, b"me"
@@ -31,18 +36,23 @@ PASSES = {
 }
 
 
+def columns(size: int, codec: str, passes: tuple[str, ...]) -> Columns:
+    """Those of rendered images."""
+    return Recipe(Uniform(0, "train"), Settings(size), passes, codec).columns
+
+
 def fill(journal: Journal, codec: str, rows: range) -> None:
     kept = columns(SIZE, codec, ("mask", "depth", "normal"))
     for i in rows:
         journal.begin(ME)
-        journal.add(i, [column.encode(PASSES[name][i]) for name, column in kept.items()], shards.sums(IMAGES[i]))
+        journal.add(i, [column.encode(PASSES[name][i]) for name, column in kept.items()], sums(IMAGES[i]))
 
 
 def make(path: Path, codec: str) -> Path:
     kept = columns(SIZE, codec, ("mask", "depth", "normal"))
     with Journal(path.with_suffix(".part"), KEY, len(kept)) as journal:
         fill(journal, codec, range(N))
-        shards.write(path, Span(3, 15, N), RAW, kept, journal, "{}")
+        shards.write(path, Span(3, 15, N), RAW, WORLD.names, kept, journal, "{}")
     return path
 
 
@@ -51,7 +61,7 @@ CODECS = pytest.mark.parametrize("codec", ["compact", "fast"])
 
 @CODECS
 def test_a_shard_gives_back_what_was_put_in(tmp_path: Path, codec: str) -> None:
-    shard = Shard(make(tmp_path / "a.h5", codec), columns(SIZE, codec, ("mask", "depth", "normal")), N)
+    shard = Shard(make(tmp_path / "a.h5", codec), columns(SIZE, codec, ("mask", "depth", "normal")), N, 10)
     assert np.array_equal(shard.latents, RAW)
     assert shard.index.tolist() == [15, 16, 17, 18, 19]
     for name, array in PASSES.items():
@@ -85,7 +95,7 @@ def test_a_journal_goes_on_after_any_cut(tmp_path: Path) -> None:
     path = tmp_path / "j.part"
     with Journal(path, KEY, 4) as journal:
         fill(journal, "fast", range(N))
-        sums = journal.sums
+        summed = journal.sums
         rows = [list(journal.column(k)) for k in range(4)]
     whole, last = path.read_bytes(), N
     for cut in sorted({*range(0, len(whole), 97), len(whole) - 1}, reverse=True):
@@ -94,7 +104,7 @@ def test_a_journal_goes_on_after_any_cut(tmp_path: Path) -> None:
             assert len(journal) <= last
             last = len(journal)
             fill(journal, "fast", range(last, N))
-            assert journal.sums == sums
+            assert journal.sums == summed
             assert [list(journal.column(k)) for k in range(4)] == rows
     assert last == 0
 
@@ -139,7 +149,7 @@ def test_a_journal_counts_who_began_the_next_row(tmp_path: Path) -> None:
 def test_sums_are_exact() -> None:
     image = IMAGES[0].astype(object)
     wanted = [sum(image[..., c].ravel() ** power) for power in (1, 2) for c in range(3)]
-    assert shards.sums(IMAGES[0]) == tuple(wanted)
+    assert sums(IMAGES[0]) == tuple(wanted)
 
 
 def set_array(file: h5py.File, name: str, array: object) -> None:
@@ -196,7 +206,7 @@ def test_a_shard_that_lies_is_refused(tmp_path: Path, said: str) -> None:
     with h5py.File(path, "r+") as file:
         HOSTILE[said](file)
     with pytest.raises(Failed, match=rf"a\.h5: damaged \(.*{said}"):
-        Shard(path, columns(SIZE, "compact", ("mask",)), N)
+        Shard(path, columns(SIZE, "compact", ("mask",)), N, 10)
 
 
 def test_files_that_are_no_shards(tmp_path: Path) -> None:
@@ -205,13 +215,13 @@ def test_files_that_are_no_shards(tmp_path: Path) -> None:
     for data in (b"", b"junk" * 100, whole[:1000], whole[: len(whole) // 2]):
         path.write_bytes(data)
         with pytest.raises(Failed, match=r"a\.h5: "):
-            Shard(path, columns(SIZE, "fast", ()), N)
+            Shard(path, columns(SIZE, "fast", ()), N, 10)
     path.unlink()
     with pytest.raises(Failed, match=r"a\.h5: cannot be read"):
-        Shard(path, columns(SIZE, "fast", ()), N)
+        Shard(path, columns(SIZE, "fast", ()), N, 10)
     path.symlink_to(os.devnull)
     with pytest.raises(Failed, match=r"a\.h5: cannot be read"):
-        Shard(path, columns(SIZE, "fast", ()), N)
+        Shard(path, columns(SIZE, "fast", ()), N, 10)
 
 
 def test_a_row_that_asks_for_memory_gets_none(tmp_path: Path) -> None:
@@ -220,12 +230,12 @@ def test_a_row_that_asks_for_memory_gets_none(tmp_path: Path) -> None:
         set_array(file, "images", np.zeros(10**6, np.uint8))
         set_array(file, "images_offsets", np.array([0, 9, 10, 11, 12, 10**6]))
     with pytest.raises(Failed, match=r"a\.h5: damaged \(images has a row of 999988 bytes"):
-        Shard(path, columns(SIZE, "compact", ()), N)
+        Shard(path, columns(SIZE, "compact", ()), N, 10)
     path = make(tmp_path / "b.h5", "fast")
     with h5py.File(path, "r+") as file:
         file["mask"].id.write_direct_chunk((2, 0, 0), bytes(10**6))
     with pytest.raises(Failed, match=r"b\.h5: damaged \(mask has a row of 1000000 bytes"):
-        Shard(path, columns(SIZE, "fast", ("mask",)), N)
+        Shard(path, columns(SIZE, "fast", ("mask",)), N, 10)
 
 
 @CODECS
@@ -235,7 +245,7 @@ def test_a_flipped_byte_in_an_image_is_found(tmp_path: Path, codec: str) -> None
     encoded = columns(SIZE, codec, ())["images"].encode(IMAGES[2])
     data[data.index(encoded) + len(encoded) // 2] ^= 1
     path.write_bytes(data)
-    shard = Shard(path, columns(SIZE, codec, ()), N)
+    shard = Shard(path, columns(SIZE, codec, ()), N, 10)
     assert np.array_equal(shard.read("images", 1), IMAGES[1])
     with pytest.raises(Failed, match=r"a\.h5: row 2 of images is damaged \(checksum\)"):
         shard.read("images", 2)

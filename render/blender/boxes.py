@@ -1,40 +1,23 @@
-"""From scene values to what Blender is told: places, angles and linear colours. Pure; knows no Blender."""
+"""Which pixels of an image an exposure must render: those that its light, the object or its shadow can touch. Pure."""
 
 from __future__ import annotations
 
-import colorsys
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from ident.render.aliases import Float64s
-from ident.render.errors import Impossible
+from ident.render.blender.settings import SPOT, Exposure
+from ident.render.worlds.threedident import RISE, Scene, Triple
 
-Triple = tuple[float, float, float]
-
-RISE = 4.4421  # the ground lies this far below the origin; heights above it are measured from there
-SPOTLIGHT_RADIUS = 4.0
-SPOTLIGHT_HEIGHT = 6.0
 FILTER_REACH = 2  # pixels
 LEAST_FALL = 0.05  # metres that a line of light falls, or it ends too far away for its shadow to be bounded
 
 
-@dataclass(frozen=True)
-class Scene:
-    """One image's scene: all that the ten latents decide. Lengths in metres, angles in radians, colours linear."""
-
-    object_location: Triple
-    object_rotation: Triple  # Euler angles, order XYZ
-    object_color: Triple
-    ground_color: Triple
-    spotlight_location: Triple
-    spotlight_color: Triple
-
-
-class Box(NamedTuple):
+class Window(NamedTuple):
     """A rectangle of pixels, rows top down: columns left to right - 1, rows top to bottom - 1."""
 
     left: int
@@ -42,36 +25,10 @@ class Box(NamedTuple):
     right: int
     bottom: int
 
-
-def hue_color(hue: float, saturation: float) -> Triple:
-    """The linear colour of a hue in radians.
-
-    The published data convert hue / (2 pi) without wrapping it into [0, 1): below zero the conversion cuts the
-    sixth of the colour circle towards zero and extrapolates, Blender lifts negative parts to zero, and parts above
-    one stay. A hue of -0.9 is therefore a pure red, not a magenta.
-    """
-    red, green, blue = colorsys.hsv_to_rgb(hue / (2 * math.pi), saturation, 1.0)
-    return max(red, 0.0), max(green, 0.0), max(blue, 0.0)
-
-
-def place(values: npt.ArrayLike) -> Scene:
-    """The scene of ten scene values."""
-    values = np.asarray(values, dtype=np.float64)
-    if values.shape != (10,) or not np.isfinite(values).all():
-        raise Impossible(f"scene values {values.tolist()}: give ten finite numbers")
-    x, y, z, alpha, beta, gamma, angle, object_hue, spotlight_hue, ground_hue = values.tolist()
-    return Scene(
-        object_location=(x, y, z + RISE / 2),
-        object_rotation=(alpha, beta, gamma),
-        object_color=hue_color(object_hue, 1.0),
-        ground_color=hue_color(ground_hue, 0.6),
-        spotlight_location=(
-            SPOTLIGHT_RADIUS * math.sin(angle),
-            SPOTLIGHT_RADIUS * math.cos(angle),
-            SPOTLIGHT_HEIGHT + RISE,
-        ),
-        spotlight_color=hue_color(spotlight_hue, 0.8),
-    )
+    @property
+    def area(self) -> int:
+        """How many pixels it has."""
+        return (self.right - self.left) * (self.bottom - self.top)
 
 
 def rotation(angles: Triple) -> Float64s:
@@ -83,7 +40,7 @@ def rotation(angles: Triple) -> Float64s:
     return np.asarray(about_z @ about_y @ about_x)
 
 
-def pixel_box(world: Float64s, camera: Float64s, size: int) -> Box | None:
+def window_of(world: Float64s, camera: Float64s, size: int) -> Window | None:
     """The pixels that points of the world (n, 3) and all between them can touch; None if they are out of the image.
 
     Where some lie behind the camera, that is the whole image. `camera` (4, 4) takes the world to the clip space of a
@@ -91,13 +48,13 @@ def pixel_box(world: Float64s, camera: Float64s, size: int) -> Box | None:
     """
     clip = world @ camera[:, :3].T + camera[:, 3]
     if clip[:, 3].min() <= 0:  # behind the camera: it may be anywhere in the image
-        return Box(0, 0, size, size)
+        return Window(0, 0, size, size)
     across, up = (clip[:, :2] / clip[:, 3:]).T
     left, right = size * (across.min() + 1) / 2 - FILTER_REACH, size * (across.max() + 1) / 2 + FILTER_REACH
     top, bottom = size * (1 - up.max()) / 2 - FILTER_REACH, size * (1 - up.min()) / 2 + FILTER_REACH
     edges = math.floor(left), math.floor(top), math.ceil(right), math.ceil(bottom)
-    box = Box(*(min(max(edge, 0), size) for edge in edges))
-    return box if box.left < box.right and box.top < box.bottom else None
+    window = Window(*(min(max(edge, 0), size) for edge in edges))
+    return window if window.left < window.right and window.top < window.bottom else None
 
 
 def object_points(scene: Scene, vertices: Float64s) -> Float64s:
@@ -141,3 +98,67 @@ def sun_directions(half_angle: float) -> Float64s:
     turn = np.linspace(0, 2 * math.pi, 8, endpoint=False)
     reach = math.tan(half_angle) / math.cos(math.pi / 8)  # so that the octagon holds the circle
     return np.stack([reach * np.cos(turn), reach * np.sin(turn), np.ones(8), np.zeros(8)], axis=1)
+
+
+Parts = tuple[tuple[Window | None, int], ...]
+"""The windows of an exposure, and the samples a pixel of each."""
+
+RENDER = 3500
+"""How many samples take as long as what a render costs beside them."""
+
+
+def work(parts: Parts) -> int:
+    """What parts cost, in samples."""
+    return sum(RENDER + samples * window.area for window, samples in parts if window and samples)
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What of a scene file decides which pixels are touched: the camera, the object's shape, and the lights'."""
+
+    size: int
+    camera: Float64s
+    vertices: Float64s
+    hull: Float64s
+    """The vertices of the object's convex hull."""
+    lights: Mapping[str, Float64s]
+    """Of each light that stands still, the hull, as `shadow` takes it."""
+    half_angle: float
+    """Of the spotlight's cone."""
+    radius: float
+    """Of the spotlight itself."""
+
+    @property
+    def whole(self) -> Window:
+        """The whole image."""
+        return Window(0, 0, self.size, self.size)
+
+    def lit(self, exposure: Exposure, scene: Scene) -> Parts:
+        """All that the lights shine on, and the object once more."""
+        points = object_points(scene, self.vertices)
+        lit: Window | None = self.whole
+        if exposure.lights == (SPOT,):  # beyond its cone the image is black
+            lit = self._window(np.concatenate([points, self._rim(scene)]))
+        return (lit, exposure.samples), (self._window(points), exposure.object_samples)
+
+    def changed(self, exposure: Exposure, scene: Scene) -> Parts:
+        """What the light does not send to the camera from the bare ground: the object, and its shadow or the cone.
+
+        Both in one window, where that takes less time.
+        """
+        points = object_points(scene, self.hull)
+        (light,) = exposure.lights
+        on_ground = self._rim(scene) if light == SPOT else shadow(points, self.lights[light])
+        around_object = self._window(points)
+        if on_ground is None:
+            return (self.whole, exposure.samples), (around_object, exposure.object_samples)
+        apart = (self._window(on_ground), exposure.samples), (around_object, exposure.object_samples)
+        both = self._window(np.concatenate([points, on_ground]))
+        together = ((both, max(exposure.samples, exposure.object_samples)),)
+        return min(apart, together, key=work)
+
+    def _window(self, points: Float64s) -> Window | None:
+        return window_of(points, self.camera, self.size)
+
+    def _rim(self, scene: Scene) -> Float64s:
+        return spotlight_rim(scene, self.half_angle, self.radius)
