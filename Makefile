@@ -16,7 +16,7 @@ demo: setup
 	$(VENV)/bin/ident render --n 500 --size 64 --quality draft --split test --out $(OUT)/images-test
 	$(VENV)/bin/ident pairs $(OUT)/images --conditional "normal(0.25)" --plot --show 8 --out $(OUT)/pairs.h5
 	$(VENV)/bin/ident bench --tier demo --data $(OUT)/images --test-data $(OUT)/images-test --out $(OUT)/results \
-		--row 1 --row 8 --row 9
+		--row box-normal --row supervised --row untrained
 	$(VENV)/bin/ident report $(OUT)/results --out $(OUT)/report
 	@echo "The scene: $(OUT)/traversal.png. Anchors and positives: $(OUT)/pairs-images.png."
 	@echo "The table, in a browser: $(OUT)/report/index.html. What to do next: README.md, ident --help."

@@ -36,8 +36,8 @@ KINDS = ("identity", "supervised", "unsupervised")
 EPILOG = """\b
 Examples:
   ident bench --space box
-  ident bench --render --row 1
-  ident bench --loss my_losses:mine --row 1
+  ident bench --render --row box-normal
+  ident bench --loss my_losses:mine --row box-normal
   ident bench --suite table1 --seeds 5 --parallel
 """
 
@@ -62,7 +62,7 @@ Examples:
 @click.option("--marginal", metavar="DISTRIBUTION", help="Only rows with this marginal.")
 @click.option("--conditional", metavar="DISTRIBUTION", help="Only rows with this conditional, like laplace.")
 @click.option("--model", metavar="MODEL", help="Only rows whose model has this conditional, like normal.")
-@click.option("--row", "numbers", type=int, multiple=True, metavar="N", help="Only this row. May be given again.")
+@click.option("--row", "ids", multiple=True, metavar="ID", help="Only this row, like box-normal. May be given again.")
 @click.option("--kind", "kinds", type=click.Choice(KINDS), multiple=True, help="Only this kind of score.")
 @click.option("--loss", metavar="MODULE:NAME", callback=own, help="A loss of yours in place of the rows'.")
 @click.option(
@@ -86,7 +86,7 @@ def bench(
     data: str | None,
     test_data: str | None,
     render: bool,
-    numbers: tuple[int, ...],
+    ids: tuple[str, ...],
     kinds: tuple[str, ...],
     loss: str | None,
     encoder: str | None,
@@ -128,7 +128,7 @@ def bench(
     suite = load_suite(suite_name)
     tier = load_tier(tier_name, images=suite.images, encoder=encoder, trust=trust)
     wanted = {name: text for name, text in filters.items() if text is not None}
-    rows = select(suite, wanted, numbers)
+    rows = select(suite, wanted, ids)
     chosen = tuple(kind for kind in KINDS if not kinds or kind in kinds)
     if trust:
         plugins.look_here()
@@ -182,7 +182,7 @@ def bench(
             lines = tables.lines_of(suite, there)
             into = make_inside(out, suite.name, tier.name)
             files = report.write(suite, lines, into)
-    shown = [line for line in lines if line.row.number in {row.number for row in rows}]
+    shown = [line for line in lines if line.row.id in {row.id for row in rows}]
     if as_json:
         said: dict[str, Any] = {"suite": suite.name, "tier": tier.name, "metrics": suite.metrics}
         say_json({**said, "rows": report.as_data(suite, shown), "files": list(map(str, files))})
@@ -210,12 +210,11 @@ def train_left(suite: Suite, left: Sequence[Run], folder: Path, train: Train) ->
 
 
 def labelled(suite: Suite, run: Run) -> str:
-    """The name of a run, and which rows share it."""
-    from ident.benchmark.report.tables import spans
+    """The name of a run, and how many rows share it."""
     from ident.benchmark.suites.runs import sharing
 
     rows = sharing(suite, run.row, run.kind)
-    return f"{run.name}, which rows {spans(rows)} share" if len(rows) > 1 else run.name
+    return f"{run.name}, shared by {len(rows)} rows" if len(rows) > 1 else run.name
 
 
 def steps_of(run: Run) -> int:

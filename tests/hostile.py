@@ -55,8 +55,11 @@ samples = 16
 supervised = { steps = 4, batch_size = 8, learning_rate = 1e-3 }
 unsupervised = { steps = 100, batch_size = 64, learning_rate = 1e-3 }
 """
-TABLE2 = ("bench", "--suite", "table2", "--tier", "tiny.toml", "--row", 3, "--device", "cpu")
-TABLE4 = ("bench", "--data", "train", "--test-data", "test", "--row", 9, "--tier", "tiny.toml", "--encoder", "resnet18")
+TABLE2 = ("bench", "--suite", "table2", "--tier", "tiny.toml", "--row", "normal-box-normal", "--device", "cpu")
+TABLE4 = (
+    "bench", "--data", "train", "--test-data", "test", "--row", "untrained", "--tier", "tiny.toml",
+    "--encoder", "resnet18",
+)  # fmt: skip
 NUMBERS = count()
 
 
@@ -168,7 +171,7 @@ def pickles(field: Field) -> None:
             return exec, (field.evil,)
 
     content = pickle.dumps(Evil())
-    checkpoint = field.folder / "results/table2/tiny/row03-unsupervised-seed0/checkpoint.pt"
+    checkpoint = field.folder / "results/table2/tiny/normal-box-normal-unsupervised-seed0/checkpoint.pt"
     checkpoint.parent.mkdir(parents=True)
     checkpoint.write_bytes(hashlib.sha256(content).digest() + content)
     assert "is damaged" in field.ident(*TABLE2, "--kind", "unsupervised", codes=(1,))
@@ -272,14 +275,14 @@ def foreign_results(field: Field) -> None:
     """Results of other versions, and with markup and control characters in them, among one of ours."""
     field.ident(*TABLE2, "--kind", "identity", codes=(0,))
     (path,) = field.folder.rglob("result.json")
-    every = [{"format": 99}, {"scores": None}, {"row": 10**9}, {"own": "[/red]"}, {"own": OSC}, {"seed": [1]}]
+    every = [{"format": 99}, {"scores": None}, {"row": "../x"}, {"own": "[/red]"}, {"own": OSC}, {"seed": [1]}]
     for number, changes in enumerate(every):
-        other = path.parent.with_name(f"row03-foreign{number}-identity-seed0")
+        other = path.parent.with_name(f"normal-box-normal-foreign{number}-identity-seed0")
         other.mkdir()
         (other / "result.json").write_text(json.dumps(json.loads(path.read_text()) | changes))
     for typed in (("report",), (*TABLE2, "--kind", "identity")):
         said = field.ident(*typed, codes=(0,))
-        assert "row03-foreign0" in said, f"{typed[0]}: names no foreign result"
+        assert "normal-box-normal-foreign0" in said, f"{typed[0]}: names no foreign result"
 
 
 def control_characters(field: Field) -> None:

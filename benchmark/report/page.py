@@ -112,7 +112,7 @@ class Maker:
     def part(self, part: Part, prefix: str) -> str:
         """A suite in a tier: the table, the plots of all rows, then each row and the settings."""
         suite, lines = part.suite, distinct(part.suite, part.lines)
-        done = len({line.row.number for line in lines if line.whole})
+        done = len({line.row.id for line in lines if line.whole})
         shown = f"{' and '.join(suite.metrics)} in percent, {done} of {len(suite.rows)} rows"
         parts = [f"<p>{shown}. {INTERVALS}</p>", scores(suite, lines)]
         parts += [f"<p>{escape(remark)}</p>" for remark in remarks(suite, lines)]
@@ -150,9 +150,7 @@ class Maker:
         drawn = [self.plot(f"{prefix}-latents.png", plots.bars(results, suite.split, names), "R2 and MCC by latent")]
         if not suite.runs:
             drawn += self.of_first(results[0], names, prefix)
-        title = ", ".join(
-            filter(None, [f"Row{'s' * (len(line.shared) > 1)} {line.label}", *described(suite, line), kind])
-        )
+        title = ", ".join(filter(None, [line.label, *described(suite, line), kind]))
         opened = " open" if is_open else ""
         return f"<details{opened}><summary>{escape(title)}</summary>{figures(drawn)}</details>"
 
@@ -350,9 +348,10 @@ def counterpart(part: Part, source: Source, other: Source) -> Part | None:
 
 def differences(suite: Suite, sources: Sequence[Sequence[Line]], letters: Sequence[str]) -> str:
     """Each score of each source, how far it is from the first's, and the paper's."""
-    by_key = [{(line.row.number, line.own): line for line in lines} for lines in sources]
-    tables = [{(line.row.number, line.own): line for line in distinct(suite, lines)} for lines in sources]
-    keys = sorted({key for lines in tables for key in lines})
+    by_key = [{(line.row.id, line.own): line for line in lines} for lines in sources]
+    tables = [{(line.row.id, line.own): line for line in distinct(suite, lines)} for lines in sources]
+    places = [row.id for row in suite.rows]
+    keys = sorted({key for lines in tables for key in lines}, key=lambda key: (places.index(key[0]), key[1]))
     some = [line for lines in sources for line in lines]
     columns = main_first(columns_of(suite, some))
     each = [name for letter in letters[1:] for name in (letter, f"{letter} - {letters[0]}")]

@@ -66,7 +66,7 @@ def curves(suite: Suite, lines: Sequence[Line]) -> Figure:
         for number, result in enumerate(results):
             history = result["history"]
             steps = [point["step"] for point in history]
-            label = f"row {line.label[:30]}".replace("$", r"\$")  # no formula
+            label = line.label[:40].replace("$", r"\$")  # no formula
             label += f", seed {result['seed']}" if len(results) > 1 else ""
             look = {"color": colour, "lw": 1, "ls": dash(number)}
             above.plot(steps, [100 * point[metric] for point in history], label=label, **look)
@@ -123,7 +123,7 @@ def learned_figure(lines: Sequence[Line]) -> Figure:
         axes.set(xlabel="step")
         seeds = len(line.results["unsupervised"])
         seed = f", seed {line.results['unsupervised'][0]['seed']}" if seeds > 1 else ""
-        axes.set_title(f"row {row.number}: {row.loss}{seed}", fontsize=10)
+        axes.set_title(f"{row.id}{seed}", fontsize=10)
         axes.spines[["top", "right"]].set_visible(False)
     return figure
 

@@ -18,7 +18,7 @@ def records(suite: Suite, lines: Sequence[Line]) -> list[dict[str, Any]]:
         for line in lines
         for kind in line.row.kinds
         for result in line.results.get(kind, ())
-        if result["row"] == line.row.number
+        if result["row"] == line.row.id
     ]
 
 
@@ -26,7 +26,7 @@ def record(suite: Suite, line: Line, result: Result) -> dict[str, Any]:
     """What a run is of, its scores in percent, and the paper's."""
     recipe = json.loads(result["recipe"])
     row = {name: getattr(line.row, name) for name in DESCRIBED}
-    made: dict[str, Any] = {"suite": suite.name, "tier": result["tier"], "row": line.row.number}
+    made: dict[str, Any] = {"suite": suite.name, "tier": result["tier"], "row": line.row.id}
     made |= {"own": line.own, "kind": result["kind"], "seed": result["seed"], **row}
     made |= {"loss": str(recipe.get("loss", line.row.loss)), "encoder": str(recipe.get("encoder", ""))}
     for split, metrics in result["scores"].items():

@@ -16,6 +16,8 @@ from ident.benchmark.suites.runs import shared_row, sharing
 
 DESCRIBED = ("latent_space", "marginal", "conditional", "dim", "model_space", "model", "loss", "matches")
 """What tables as data have of a row."""
+SHORT = 30
+"""Letters of ids that a label lists."""
 
 
 @dataclass(frozen=True)
@@ -26,15 +28,15 @@ class Line:
     results: Mapping[str, Sequence[Result]] = field(default_factory=dict)
     own: str = ""
     """What the user has in it that the table has not: a loss, an encoder."""
-    shared: Sequence[int] = ()
-    """Of a line for runs alone: the numbers of the rows that share them."""
+    shared: Sequence[str] = ()
+    """Of a line for runs alone: the ids of the rows that share them."""
     above: Mapping[str, str] = field(default_factory=dict)
     """The kinds whose runs another line of the same table shows, and the label of that."""
 
     @property
     def label(self) -> str:
-        """The number of the row, or those of the rows that share its runs; and what is the user's."""
-        return f"{spans(self.shared or (self.row.number,))} {self.own}".strip()
+        """The id of the row, or those of the rows that share its runs; and what is the user's."""
+        return f"{listed(self.shared or (self.row.id,))} {self.own}".strip()
 
     @property
     def whole(self) -> bool:
@@ -42,26 +44,21 @@ class Line:
         return bool(self.results.get(max(self.row.kinds, key=KINDS.index)))
 
 
-def spans(numbers: Sequence[int]) -> str:
-    """Rising numbers with runs of them shortened: 1 to 4, 9."""
-    parts = list[list[int]]()
-    for number in numbers:
-        if parts and parts[-1][-1] == number - 1:
-            parts[-1].append(number)
-        else:
-            parts.append([number])
-    return ", ".join(str(part[0]) if len(part) == 1 else f"{part[0]} to {part[-1]}" for part in parts)
+def listed(ids: Sequence[str]) -> str:
+    """Ids of rows, as far as they are short; else the first and how many more."""
+    text = ", ".join(ids)
+    return text if len(ids) == 1 or len(text) <= SHORT else f"{ids[0]} and {len(ids) - 1} more"
 
 
 def lines_of(suite: Suite, results: Sequence[Result]) -> list[Line]:
     """The rows that have results, and behind each what is the user's. A run that rows share stands in all of them."""
     lines = list[Line]()
     for row in suite.rows:
-        for own in sorted({"", *(result["own"] for result in results if result["row"] == row.number)}):
+        for own in sorted({"", *(result["own"] for result in results if result["row"] == row.id)}):
             found = dict[str, list[Result]]()
             for kind in row.kinds:
-                number = shared_row(suite, row, kind).number
-                of_it = [one for one in results if (one["row"], one["own"], one["kind"]) == (number, own, kind)]
+                run = shared_row(suite, row, kind).id, own, kind
+                of_it = [one for one in results if (one["row"], one["own"], one["kind"]) == run]
                 if of_it:
                     found[kind] = sorted(of_it, key=lambda result: int(result["seed"]))
             if found:
@@ -75,9 +72,9 @@ def distinct(suite: Suite, lines: Sequence[Line]) -> list[Line]:
     These are the rows with the score that they are there for. Where one has a run that a line above shows, it names
     that; and what is done of other rows alone, which rows share, has a line of its own.
     """
-    labels, table = dict[tuple[int, str, str], str](), list[Line]()
+    labels, table = dict[tuple[str, str, str], str](), list[Line]()
 
-    def run(line: Line, kind: str) -> tuple[int, str, str]:
+    def run(line: Line, kind: str) -> tuple[str, str, str]:
         return line.results[kind][0]["row"], line.own, kind
 
     for line in filter(lambda line: line.whole, lines):
@@ -87,9 +84,10 @@ def distinct(suite: Suite, lines: Sequence[Line]) -> list[Line]:
     for line in lines:
         for kind in (kind for kind in line.results if run(line, kind) not in labels):
             rows = sharing(suite, line.row, kind)
-            table.append(Line(suite.rows[rows[0] - 1], {kind: line.results[kind]}, line.own, rows))
+            table.append(Line(suite.row(rows[0]), {kind: line.results[kind]}, line.own, rows))
             labels[run(line, kind)] = table[-1].label
-    return sorted(table, key=lambda line: line.row.number)
+    places = [row.id for row in suite.rows]
+    return sorted(table, key=lambda line: places.index(line.row.id))
 
 
 def trained(row: Row, results: Mapping[str, Sequence[Result]]) -> Row:
@@ -155,7 +153,7 @@ class Column:
     def above(self, line: Line) -> str:
         """Where the score of a row stands, if that is in another line."""
         label = line.above.get(self.kind_of(line))
-        return f"as row {label}" if label else ""
+        return f"as {label}" if label else ""
 
 
 def columns_of(suite: Suite, lines: Sequence[Line]) -> dict[str, Column]:
@@ -187,7 +185,7 @@ def as_data(suite: Suite, lines: Sequence[Line]) -> list[dict[str, Any]]:
     table = []
     for line in lines:
         row = line.row
-        entry: dict[str, Any] = {"row": row.number, "own": line.own, **{name: getattr(row, name) for name in DESCRIBED}}
+        entry: dict[str, Any] = {"row": row.id, "own": line.own, **{name: getattr(row, name) for name in DESCRIBED}}
         for kind in row.kinds:
             scores = {metric: cell(suite, line, kind, metric) for metric in suite.metrics}
             if any(scores.values()):
@@ -217,7 +215,7 @@ def remarks(suite: Suite, lines: Sequence[Line]) -> list[str]:
                     continue
                 few = metric == "r2" and chance < -50
                 why = f"{samples} samples are too few for {line.row.dim} latents" if few else "it has not learned them"
-                said.append(f"row {line.label}, {kind}: {what}; {why}")
+                said.append(f"{line.label}, {kind}: {what}; {why}")
     return said
 
 

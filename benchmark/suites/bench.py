@@ -89,7 +89,7 @@ def performed(run: Run, folder: Path, device: str, tell: Callable[[int, dict[str
     result: Result = {
         "format": FORMAT,
         "suite": run.suite,
-        "row": run.row.number,
+        "row": run.row.id,
         "own": ", ".join(run.own),
         "kind": run.kind,
         "seed": run.seed,

@@ -21,7 +21,7 @@ from ident.render.store.files import read
 RESULT, RECOVERED, NEIGHBOURS = "result.json", "recovered.npz", "neighbours.png"
 """Of a run: its scores; latents and what is recovered of them; the nearest images."""
 
-FORMAT = 2
+FORMAT = 3
 """Of results."""
 
 LARGEST_RESULT = 2**22  # bytes
@@ -80,7 +80,8 @@ def load(path: Path) -> Result:
         why = f"no {error}" if isinstance(error, KeyError) else error
         raise Failed(f"{path}: is damaged, or no result ({why})") from error
     if made_by != FORMAT:
-        raise Impossible(f"{path}: is of format {made_by!r}, this version of ident reads {FORMAT}")
+        what = "run it again, or read it by the version that wrote it" if made_by < FORMAT else "take a newer one"
+        raise Impossible(f"{path}: is of format {made_by!r}, this version of ident reads {FORMAT}; {what}")
     return result
 
 
@@ -130,7 +131,7 @@ def check(result: Result) -> None:
     setting = json.loads(json.dumps(row.setting(result["kind"])))
     for name in set(setting) - {"loss"}:  # which may be the user's
         if recipe[name] != setting[name]:
-            raise ValueError(f"its {name} is {recipe[name]!r}, that of row {row.number} {setting[name]!r}")
+            raise ValueError(f"its {name} is {recipe[name]!r}, that of row {row.id} {setting[name]!r}")
     result["machine"]["ident"]
     if not (isinstance(result["data"], dict) and isinstance(result["machine"], dict)):
         raise ValueError("its data or its machine are none")
@@ -141,10 +142,11 @@ def check(result: Result) -> None:
 def check_run(result: Result) -> Row:
     """The row that a result is of, if there is such a run."""
     suites = [suite for suite in map(load_suite, SUITES) if suite.folder == result["suite"]]
-    number, kind, seed = result["row"], result["kind"], result["seed"]
-    if not suites or type(number) is not int or not 1 <= number <= len(suites[0].rows):
-        raise ValueError(f"nobody knows row {number!r} of suite {result['suite']!r}")
-    row = suites[0].rows[number - 1]
+    kind, seed = result["kind"], result["seed"]
+    rows = {row.id: row for row in suites[0].rows} if suites else {}
+    if result["row"] not in rows:
+        raise ValueError(f"nobody knows row {result['row']!r} of suite {result['suite']!r}")
+    row = rows[result["row"]]
     if kind not in row.kinds or type(seed) is not int or not 0 <= seed < 2**64:
         raise ValueError(f"kind {kind!r}, seed {seed!r}")
     if not is_name(result["own"]) or not re.fullmatch(r"\w[\w.-]{0,99}", result["tier"]):
@@ -192,9 +194,9 @@ def of_tier(suite: Suite, tier: Tier, folder: Path, data: Mapping[str, Data], wa
     for row, kind in own_runs:
         for seed in count():
             run = shared_run(suite, row, kind, seed, tier, data)
-            if run.own or (row.number, kind, seed) not in tables:
+            if run.own or (row.id, kind, seed) not in tables:
                 break
-            result = tables[row.number, kind, seed]
+            result = tables[row.id, kind, seed]
             if other := difference(result, run):
                 warn(f"{result[FOLDER]}: {other}; left out")
                 break

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 import tomllib
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from difflib import get_close_matches
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -23,13 +25,15 @@ AUGMENTATIONS = "augmentations"
 """In place of a conditional: two augmentations of one image are a positive pair."""
 ANISOTROPIC = ("aninfonce", "ensemble")
 """Losses that learn Lambda: one for all positives, or one for each conditional."""
+ID = re.compile(r"[a-z0-9][a-z0-9.-]{0,63}")
+"""Of a row: folders of results begin with it."""
 
 
 @dataclass(frozen=True)
 class Row:
     """One setting of a table: how data come about, what the model assumes, and what the papers report."""
 
-    number: int
+    id: str
     latent_space: str
     marginal: str
     conditional: str
@@ -62,6 +66,8 @@ class Row:
     x: float = 0.0
 
     def __post_init__(self) -> None:
+        if not (isinstance(self.id, str) and ID.fullmatch(self.id)):
+            raise Impossible(f"id {self.id!r}: give small letters, digits, dots and hyphens, like box-normal")
         spaces.parse(self.latent_space, self.dim)
         for text in (self.marginal, self.conditional, *self.others, *filter(None, [self.hard])):
             if text != AUGMENTATIONS:
@@ -84,7 +90,7 @@ class Row:
 
     def __str__(self) -> str:
         data = f"{self.latent_space}, {self.marginal}, {shortened(self.conditional)}"
-        return f"{self.number}: {data} -> {self.model_space}, {self.model}" + (
+        return f"{self.id}: {data} -> {self.model_space}, {self.model}" + (
             f", {self.loss}" if self.loss != "infonce" else ""
         )
 
@@ -122,10 +128,24 @@ class Suite:
     runs: str = ""
     """The suite whose runs it shows, if they are not its own."""
 
+    def __post_init__(self) -> None:
+        for name, count in Counter(row.id for row in self.rows).items():
+            if count > 1:
+                raise Impossible(f"{self.name}: {count} rows have the id {name}; give each its own")
+
     @property
     def folder(self) -> str:
         """The suite that has the runs."""
         return self.runs or self.name
+
+    def row(self, name: str) -> Row:
+        """The row with an id."""
+        for row in self.rows:
+            if row.id == name:
+                return row
+        ids = [row.id for row in self.rows]
+        nearest = "".join(f"; did you mean {one}?" for one in get_close_matches(name, ids, 1)) or "."
+        raise Impossible(f"{self.name} has no row {name!r}{nearest} Its rows are {', '.join(ids)}")
 
 
 def read(name: str) -> dict[str, Any]:
@@ -142,19 +162,22 @@ def load_suite(name: str) -> Suite:
     if "runs" in content:
         content = read(f"tables/{content['runs']}") | content
     shared, papers = content.pop("every_row", {}), content.pop("papers", None)
-    rows = tuple(row_of(number + 1, {**shared, **given}) for number, given in enumerate(content["rows"]))
-    if papers:
-        rows = tuple(replace(row, paper=frozen(paper)) for row, paper in zip(rows, papers, strict=True))
+    rows = tuple(row_of({**shared, **settings}) for settings in content["rows"])
+    if papers is not None:
+        rows = tuple(replace(row, paper=frozen(papers.get(row.id, {}))) for row in rows)
     content |= {"metrics": tuple(content["metrics"]), "rows": rows}
-    return Suite(name, **content)
+    suite = Suite(name, **content)
+    for unknown in papers or ():
+        suite.row(unknown)
+    return suite
 
 
-def row_of(number: int, given: Mapping[str, Any]) -> Row:
+def row_of(settings: Mapping[str, Any]) -> Row:
     """A row as it stands in a file."""
-    unknown = set(given) - {item.name for item in fields(Row)}
+    unknown = set(settings) - {item.name for item in fields(Row)}
     if unknown:
-        raise Impossible(f"row {number}: nobody knows {', '.join(sorted(unknown))}")
-    return Row(number, **{name: frozen(value) for name, value in given.items()})
+        raise Impossible(f"row {settings.get('id')}: nobody knows {', '.join(sorted(unknown))}")
+    return Row(**{name: frozen(value) for name, value in settings.items()})
 
 
 def frozen(value: Any) -> Any:
@@ -164,22 +187,17 @@ def frozen(value: Any) -> Any:
     return tuple(map(frozen, value)) if isinstance(value, list) else value
 
 
-def select(suite: Suite, wanted: Mapping[str, str], numbers: tuple[int, ...] = ()) -> tuple[Row, ...]:
+def select(suite: Suite, wanted: Mapping[str, str], ids: Sequence[str] = ()) -> tuple[Row, ...]:
     """The rows of a suite that agree with what is wanted: `laplace` with `laplace(0.05)`, too."""
-    there = {row.number for row in suite.rows}
-    rows = (
-        ()
-        if set(numbers) - there
-        else tuple(
-            row
-            for row in suite.rows
-            if (not numbers or row.number in numbers)
-            and all(agrees(getattr(row, name), text) for name, text in wanted.items())
-        )
+    named = [suite.row(name) for name in ids]
+    rows = tuple(
+        row
+        for row in suite.rows
+        if (not ids or row in named) and all(agrees(getattr(row, name), text) for name, text in wanted.items())
     )
     if not rows:
         asked = [f"{name.replace('_', '-')} {text}" for name, text in wanted.items()]
-        asked += [f"row {number}" for number in numbers]
+        asked += [f"row {name}" for name in ids]
         listed = "; ".join(map(str, suite.rows))
         raise Impossible(f"{suite.name} has no row with {', '.join(asked)}. Its rows are {listed}")
     return rows

@@ -43,7 +43,7 @@ class Run:
     @property
     def name(self) -> str:
         """Of the folder of its result."""
-        return "-".join([f"row{self.row.number:02d}", *self.own, self.kind, f"seed{self.seed}"])
+        return "-".join([self.row.id, *self.own, self.kind, f"seed{self.seed}"])
 
     @property
     def own(self) -> list[str]:
@@ -124,12 +124,12 @@ def shared_row(suite: Suite, row: Row, kind: str) -> Row:
     """The row under whose name the run goes that gives a row its score of a kind: the first that has the same."""
     if kind == "unsupervised":
         return row
-    return suite.rows[sharing(suite, row, kind)[0] - 1]
+    return suite.row(sharing(suite, row, kind)[0])
 
 
-def sharing(suite: Suite, row: Row, kind: str) -> list[int]:
-    """The numbers of the rows whose scores of a kind are of one run, that of a row."""
+def sharing(suite: Suite, row: Row, kind: str) -> list[str]:
+    """The ids of the rows whose scores of a kind are of one run, that of a row."""
     if kind == "unsupervised":
-        return [row.number]
+        return [row.id]
     setting = json.dumps(row.setting(kind))
-    return [other.number for other in suite.rows if kind in other.kinds and json.dumps(other.setting(kind)) == setting]
+    return [other.id for other in suite.rows if kind in other.kinds and json.dumps(other.setting(kind)) == setting]

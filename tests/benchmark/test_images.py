@@ -74,9 +74,9 @@ def painted(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Data]:
     return data.find({split: str(folder / split) for split in ("train", "test")})
 
 
-def run_of(painted: dict[str, Data], number: int = 1, tier: tiers.Tier = QUICK, **changes: Any) -> Run:
-    row = replace(load_suite("table4").rows[number - 1], **changes)
-    return Run("table4", row, row.kinds[0], 0, tier, painted)
+def run_of(painted: dict[str, Data], row: str = "box-normal", tier: tiers.Tier = QUICK, **changes: Any) -> Run:
+    changed = replace(load_suite("table4").row(row), **changes)
+    return Run("table4", changed, changed.kinds[0], 0, tier, painted)
 
 
 TINY = replace(QUICK, encoder="tests.benchmark.test_images:tiny")
@@ -87,10 +87,11 @@ def test_the_tables_are_those_of_the_paper() -> None:
     four, five = load_suite("table4"), load_suite("table5")
     assert (four.metrics, four.split, four.folder) == (("r2", "mcc"), "test", "table4")
     assert (five.metrics, five.split, five.folder) == (("r2", "mcc"), "train", "table4")
-    assert four.rows[0].paper == {"unsupervised": {"r2": (96.73, 0.10), "mcc": (98.31, 0.04)}}
-    assert five.rows[4].paper == {"unsupervised": {"r2": (45.94, 1.80), "mcc": (47.60, 1.45)}}
+    assert four.row("box-normal").paper == {"unsupervised": {"r2": (96.73, 0.10), "mcc": (98.31, 0.04)}}
+    assert five.row("augmentations").paper == {"unsupervised": {"r2": (45.94, 1.80), "mcc": (47.60, 1.45)}}
     assert [replace(row, paper={}) for row in four.rows] == [replace(row, paper={}) for row in five.rows]
-    assert [row.number for row in rows.select(four, {"model_space": "box"})] == [1, 3, 6, 7]
+    boxes = [row.id for row in rows.select(four, {"model_space": "box"})]
+    assert boxes == ["box-normal", "box-laplace", "box-aninfonce", "box-align-uniform"]
 
 
 def test_every_row_trains_and_is_scored_on_both_splits(painted: dict[str, Data], tmp_path: Path) -> None:
@@ -98,7 +99,7 @@ def test_every_row_trains_and_is_scored_on_both_splits(painted: dict[str, Data],
         result = bench.perform(Run("table4", row, row.kinds[0], 0, SMALL, painted), tmp_path, "cpu", lambda *_: None)
         assert set(result["scores"]) == {"test", "train"}
         assert len(result["history"]) == (0 if row.kinds == ("identity",) else 2)
-        place = tmp_path / f"row{row.number:02d}-tests.benchmark.test_images.tiny-{row.kinds[0]}-seed0"
+        place = tmp_path / f"{row.id}-tests.benchmark.test_images.tiny-{row.kinds[0]}-seed0"
         with np.load(place / "recovered.npz") as recovered:
             assert recovered["recovered"].shape == recovered["latents"].shape == (24, 10)
             assert np.array_equal(recovered["latents"], Dataset(painted["test"].place).latents[:24])
@@ -109,7 +110,7 @@ def test_every_row_trains_and_is_scored_on_both_splits(painted: dict[str, Data],
     five = load_suite("table5")
     lines = lines_of(five, results.of_tier(five, SMALL, tmp_path, painted, pytest.fail))
     done = [line.label for line in lines if line.results]
-    assert done == [f"{number} tests.benchmark.test_images.tiny" for number in range(1, 10)]
+    assert done == [f"{row.id} tests.benchmark.test_images.tiny" for row in five.rows]
 
 
 def test_the_encoder_of_the_paper(painted: dict[str, Data]) -> None:
@@ -127,8 +128,8 @@ def test_the_encoder_of_the_paper(painted: dict[str, Data]) -> None:
 
 
 def test_a_batch_follows_from_seed_and_number(painted: dict[str, Data]) -> None:
-    for number in (1, 5, 8):
-        one, two = (Images(run_of(painted, number, TINY), "cpu") for _ in range(2))
+    for row in ("box-normal", "augmentations", "supervised"):
+        one, two = (Images(run_of(painted, row, TINY), "cpu") for _ in range(2))
         batches = one.batches(0)
         first, second = next(batches), next(batches)
         again = next(two.batches(1))
@@ -188,7 +189,7 @@ def test_pairs_among_images_are_told_from_the_others_by_outputs_of_their_own(pai
 
 def test_each_group_has_the_precisions_of_its_own_outputs(painted: dict[str, Data]) -> None:
     tier = replace(TINY, curriculum=Curriculum(first=(("x", "y"), ("z",)), lasts=1.0))
-    task = Images(run_of(painted, 6, tier), "cpu")
+    task = Images(run_of(painted, "box-aninfonce", tier), "cpu")
     with torch.no_grad():
         task.losses[0].log_precisions.copy_(torch.arange(10.0))
     task.loss(task.batch(0)).backward()
@@ -197,13 +198,13 @@ def test_each_group_has_the_precisions_of_its_own_outputs(painted: dict[str, Dat
 
 def test_a_sphere_has_no_groups_of_outputs(painted: dict[str, Data]) -> None:
     tier = replace(TINY, curriculum=Curriculum(first=(("x",),), lasts=1.0))
-    assert int(Images(run_of(painted, 4, tier), "cpu").batch(0)["among"]) == 0
+    assert int(Images(run_of(painted, "sphere-normal", tier), "cpu").batch(0)["among"]) == 0
 
 
 def test_what_is_computed_again_counts_once(painted: dict[str, Data]) -> None:
     norms = []
     for chunk in (0, 16):
-        task = Images(run_of(painted, 1, replace(TINY, chunk=chunk)), "cpu")
+        task = Images(run_of(painted, "box-normal", replace(TINY, chunk=chunk)), "cpu")
         task.loss(task.batch(0)).backward()
         norms.append([value for name, value in task.model.state_dict().items() if "running" in name])
     torch.testing.assert_close(*norms)
@@ -211,7 +212,7 @@ def test_what_is_computed_again_counts_once(painted: dict[str, Data]) -> None:
 
 def test_a_loss_of_ones_own_has_a_positive_for_each_anchor(painted: dict[str, Data]) -> None:
     tier = replace(TINY, curriculum=Curriculum(first=(("x",),), lasts=1.0))
-    task = Images(run_of(painted, 1, tier, loss="tests.benchmark.test_images:spread"), "cpu")
+    task = Images(run_of(painted, "box-normal", tier, loss="tests.benchmark.test_images:spread"), "cpu")
     assert int(task.batch(0)["among"]) == 0
 
 
@@ -227,14 +228,14 @@ class Drawn(nn.Module):
 
 
 def test_a_losss_own_weights_follow_from_the_seed(painted: dict[str, Data]) -> None:
-    run = run_of(painted, 1, TINY, loss="tests.benchmark.test_images:Drawn")
+    run = run_of(painted, "box-normal", TINY, loss="tests.benchmark.test_images:Drawn")
     one, two, other = (Images(replace(run, seed=seed), "cpu").losses[0].call.weights for seed in (0, 0, 1))
     assert torch.equal(one, two)
     assert not torch.equal(one, other)
 
 
 def test_a_checkpoint_of_other_images_is_refused(painted: dict[str, Data], tmp_path: Path) -> None:
-    run, bigger = run_of(painted, 1, TINY), {split: replace(it, size=32) for split, it in painted.items()}
+    run, bigger = run_of(painted, "box-normal", TINY), {split: replace(it, size=32) for split, it in painted.items()}
     (tmp_path / run.name).mkdir()
     train(
         Images(run, "cpu"), STEPS, tmp_path / run.name / "checkpoint.pt", recipe_of(run, device="cpu"), lambda *_: None
@@ -244,7 +245,7 @@ def test_a_checkpoint_of_other_images_is_refused(painted: dict[str, Data], tmp_p
 
 
 def test_a_loss_that_was_changed_is_another(painted: dict[str, Data], monkeypatch: pytest.MonkeyPatch) -> None:
-    run = run_of(painted, 1, TINY, loss="tests.benchmark.test_images:spread")
+    run = run_of(painted, "box-normal", TINY, loss="tests.benchmark.test_images:spread")
     before = run.recipe
     assert len(before["own"]) == 2
     monkeypatch.setattr(Path, "read_bytes", lambda _: b"changed")
@@ -291,7 +292,7 @@ def share_of_two(folder: str) -> None:
     """In a process that torchrun has started: the gradients of a loss that both have a part in."""
     places = json.loads(Path(folder, "places.json").read_text())
     with distributed.joined("cpu"):
-        task = Images(run_of({split: Data(*place) for split, place in places.items()}, 1, SMALL), "cpu")
+        task = Images(run_of({split: Data(*place) for split, place in places.items()}, "box-normal", SMALL), "cpu")
         found = losses_and_gradients(task)
         torch.save([*found, task.model.state_dict()], f"{folder}/{distributed.rank()}.pt")
         del task
@@ -324,7 +325,7 @@ def test_two_processes_have_the_gradients_of_one(painted: dict[str, Data], tmp_p
     environment = os.environ | {"PYTHONPATH": paths}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    task = Images(run_of(painted, 1, SMALL), "cpu")
+    task = Images(run_of(painted, "box-normal", SMALL), "cpu")
     among = [int(task.batch(number)["among"]) for number in range(4)]
     assert among[0] == among[1] == 16 > among[2] > among[3] == 0
     losses, gradients, norm = losses_and_gradients(task)
@@ -369,7 +370,7 @@ def test_datasets_that_do_not_fit(painted: dict[str, Data], tmp_path: Path) -> N
     ],
 )
 def test_losses_that_are_none(painted: dict[str, Data], tmp_path: Path, loss: str, says: str) -> None:
-    run = run_of(painted, 1, TINY, loss=f"tests.benchmark.test_images:{loss}")
+    run = run_of(painted, "box-normal", TINY, loss=f"tests.benchmark.test_images:{loss}")
     with pytest.raises(Failed, match=says):
         bench.perform(run, tmp_path, "cpu", lambda *_: None)
 
@@ -385,13 +386,13 @@ def test_losses_that_cannot_be_had() -> None:
     for name, says in wrong.items():
         with pytest.raises(Impossible, match=says):
             rows.with_loss(every, name)
-    assert [row.number for row in rows.with_loss(every, "math:dist")] == [1, 2, 3, 4, 5, 6, 7]
+    assert [row.id for row in rows.with_loss(every, "math:dist")] == [row.id for row in every[:7]]
 
 
 def test_a_shard_that_is_damaged_on_the_way(painted: dict[str, Data], tmp_path: Path) -> None:
     paint(tmp_path / "data", replace(RECIPE, shard_size=1), n=150)
     found = data.find({"train": str(tmp_path / "data"), "test": painted["test"].place})
-    run = run_of(found, 1, replace(TINY, unsupervised=replace(STEPS, steps=200, batch_size=2, looks=4)))
+    run = run_of(found, "box-normal", replace(TINY, unsupervised=replace(STEPS, steps=200, batch_size=2, looks=4)))
     sampler = Images(run, "cpu").sampler
     assert sampler is not None
     drawn = [sampler.draw(number, 2) for number in range(200)]
@@ -418,7 +419,7 @@ def test_a_shard_that_is_damaged_on_the_way(painted: dict[str, Data], tmp_path: 
 
 
 def test_the_nearest_images_are_shown(painted: dict[str, Data]) -> None:
-    task = Images(run_of(painted, 1, TINY), "cpu")
+    task = Images(run_of(painted, "box-normal", TINY), "cpu")
     place = torch.tensor([[0.0], [5.0], [0.1], [5.2], [0.3]])
     shown = np.asarray(Image.open(io.BytesIO(task.neighbours(place, rows=2, columns=3))))
     images = Dataset(painted["test"].place)

@@ -47,9 +47,10 @@ QUICK = {
     for images in (False, True)
 }
 RUNS = (
-    ("table1", 1, "identity", 0), ("table1", 3, "unsupervised", 0), ("table1", 3, "unsupervised", 1),
-    ("table4", 1, "unsupervised", 0), ("table4", 9, "identity", 0), ("aninfonce", 2, "unsupervised", 0),
-    ("aninfonce", 4, "unsupervised", 0),
+    ("table1", "sphere-vmf1-vmf", "identity", 0), ("table1", "sphere-laplace-vmf", "unsupervised", 0),
+    ("table1", "sphere-laplace-vmf", "unsupervised", 1), ("table4", "box-normal", "unsupervised", 0),
+    ("table4", "untrained", "identity", 0), ("aninfonce", "aninfonce-lambda1", "unsupervised", 0),
+    ("aninfonce", "aninfonce-lambda5", "unsupervised", 0),
 )  # fmt: skip
 SCRIPT = "<script>alert('x')</script>, $\\frac$"
 
@@ -63,10 +64,10 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     found = data.find({split: str(folder / split) for split in ("train", "test")})
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(synthetic, "MEASURED", 500)
-        for name, number, kind, seed in RUNS:
+        for name, row, kind, seed in RUNS:
             suite = load_suite(name)
             of_it: dict[str, Data] = found if suite.images else {}
-            run = Run(name, suite.rows[number - 1], kind, seed, QUICK[suite.images], of_it)
+            run = Run(name, suite.row(row), kind, seed, QUICK[suite.images], of_it)
             bench.perform(run, folder / "out" / name / "quick", "cpu", lambda *_: None)
     return folder / "out"
 
@@ -133,14 +134,15 @@ def test_the_page_has_all_in_itself(results: Path) -> None:
 def test_the_table_has_ours_the_papers_and_the_difference(results: Path) -> None:
     values = [
         100 * json.loads(path.read_text())["scores"]["test"]["r2"]["value"]
-        for path in sorted(results.glob("table1/quick/row03-*/result.json"))
+        for path in sorted(results.glob("table1/quick/sphere-laplace-vmf-*/result.json"))
     ]
     ours, sd = np.mean(values), np.std(values, ddof=1)
     text, _ = written(results / "table1")
     assert f"<b>{ours:.2f}</b> <small>± {sd:.2f}</small></td><td>99.91 ± 0.01</td><td>{ours - 99.91:+.2f}</td>" in text
-    score = json.loads((results / "table1/quick/row01-identity-seed0/result.json").read_text())["scores"]["test"]["r2"]
+    identity = results / "table1/quick/sphere-vmf1-vmf-identity-seed0/result.json"
+    score = json.loads(identity.read_text())["scores"]["test"]["r2"]
     interval = f"<b>{100 * score['value']:.2f}</b> <small>{100 * score['low']:.2f} to {100 * score['high']:.2f}"
-    assert text.count(interval) == 1  # rows 1 to 4 share the run
+    assert text.count(interval) == 1  # four rows share the run
     for setting in ("learning_rate <code>0.001", "machine", "ident <code>", "<th>seconds</th>"):
         assert setting in text
 
@@ -150,11 +152,11 @@ def test_table_5_is_beside_table_4(results: Path) -> None:
         assert [part.suite.name for part in reading.read(place, warned).parts][:2] == ["table4", "table5"]
     text, said = written(results / "table4")
     assert "Table 5: 3DIdent" in text
-    result = json.loads((results / "table4/quick/row01-unsupervised-seed0/result.json").read_text())
+    result = json.loads((results / "table4/quick/box-normal-unsupervised-seed0/result.json").read_text())
     assert f"<b>{100 * result['scores']['train']['mcc']['value']:.2f}</b>" in text
     papers = {(one["suite"], one["row"]): (one["split"], one["paper_r2"]) for one in said["results"]}
-    assert papers[("table4", 1)] == ("test", 96.73)
-    assert papers[("table5", 1)] == ("train", 97.83)
+    assert papers[("table4", "box-normal")] == ("test", 96.73)
+    assert papers[("table5", "box-normal")] == ("train", 97.83)
 
 
 KEYS = {
@@ -200,8 +202,8 @@ def changed(path: Path, **changes: Any) -> None:
 
 def test_texts_of_results_are_escaped(results: Path) -> None:
     tier = results / "table1" / "quick"
-    shutil.copytree(tier / "row03-unsupervised-seed0", tier / "row03-mine-unsupervised-seed0")
-    path = tier / "row03-mine-unsupervised-seed0" / "result.json"
+    shutil.copytree(tier / "sphere-laplace-vmf-unsupervised-seed0", tier / "sphere-laplace-vmf-mine-unsupervised-seed0")
+    path = tier / "sphere-laplace-vmf-mine-unsupervised-seed0" / "result.json"
     result = json.loads(path.read_text())
     recipe = json.dumps(json.loads(result["recipe"]) | {SCRIPT: SCRIPT, "loss": SCRIPT})
     changed(path, own=SCRIPT, machine={"ident": SCRIPT, SCRIPT: [SCRIPT]}, recipe=recipe, data={SCRIPT: "\ud800"})
@@ -220,8 +222,8 @@ def test_texts_of_results_are_escaped(results: Path) -> None:
         lambda path: path.write_text('{"loss": 0.5}'),
         lambda path: path.write_text("[" * 100_000),
         lambda path: changed(path, suite="table9"),
-        lambda path: changed(path, row=99),
-        lambda path: changed(path, row=True),
+        lambda path: changed(path, row="box-normal"),
+        lambda path: changed(path, row=3),
         lambda path: changed(path, kind=["unsupervised"]),
         lambda path: changed(path, seed="0"),
         lambda path: changed(path, own=3),
@@ -233,7 +235,7 @@ def test_texts_of_results_are_escaped(results: Path) -> None:
         lambda path: changed(path, format="3"),
         lambda path: changed(path, seed=1),  # there are two of it then
         lambda path: changed(path, seed=2**64),
-        lambda path: changed(path, format=3),
+        lambda path: changed(path, format=2),
         lambda path: changed(path, format=2**70),
         lambda path: path.write_bytes(b"\xff\xfe" + path.read_bytes()),
         lambda path: path.write_bytes(b""),
@@ -263,24 +265,29 @@ def test_texts_of_results_are_escaped(results: Path) -> None:
     ],
 )
 def test_what_is_damaged_or_foreign_is_named_and_left_out(results: Path, damage: Callable[[Path], Any]) -> None:
-    path = results / "table1" / "quick" / "row03-unsupervised-seed0" / "result.json"
+    path = results / "table1" / "quick" / "sphere-laplace-vmf-unsupervised-seed0" / "result.json"
     damage(path)
     said = list[str]()
     lines = next(part.lines for part in reading.read(results / "table1", said.append).parts)
     assert len(said) == 1
-    assert "row03-unsupervised-seed" in said[0]
+    assert "sphere-laplace-vmf-unsupervised-seed" in said[0]
     assert "left out" in said[0]
-    assert len(next(line for line in lines if line.row.number == 3).results["unsupervised"]) == 1
+    assert len(next(line for line in lines if line.row.id == "sphere-laplace-vmf").results["unsupervised"]) == 1
 
 
 def test_a_folder_of_foreign_results_alone_is_refused(results: Path) -> None:
     for path in results.glob("table1/quick/*/result.json"):
-        changed(path, format=3)
+        changed(path, format=2)
     said = list[str]()
     with pytest.raises(Impossible, match=r"table1: none of its 3 results can be read; give a folder that ident bench"):
         reading.read(results / "table1", said.append)
     assert len(said) == 3
-    assert all(text.endswith("result.json: is of format 3, this version of ident reads 2; left out") for text in said)
+    assert all(text.endswith("result.json: " + FOREIGN) for text in said)
+
+
+FOREIGN = (
+    "is of format 2, this version of ident reads 3; run it again, or read it by the version that wrote it; left out"
+)
 
 
 def replaced(path: Path, make: Callable[[], object]) -> None:
@@ -294,7 +301,7 @@ def nested(levels: int) -> object:
 
 
 def test_pictures_that_are_damaged_are_named_and_left_out(results: Path) -> None:
-    run = results / "table4" / "quick" / "row01-unsupervised-seed0"
+    run = results / "table4" / "quick" / "box-normal-unsupervised-seed0"
     (run / "neighbours.png").write_bytes(b"\x89PNG")
     np.savez(run / "recovered.npz", latents=np.zeros((9, 3)), recovered=np.zeros((9, 3)))
     (run / "checkpoint.pt").write_bytes(b"of a run that was stopped")
@@ -303,7 +310,7 @@ def test_pictures_that_are_damaged_are_named_and_left_out(results: Path) -> None
     assert "recovered.npz: is damaged (latents (9, 3) and recovered ones (9, 3), of 10); left out" in said[0]
     assert "neighbours.png: is damaged" in said[1]
     assert not [name for name in made["files"] if "table4-quick-0-neighbours" in name]
-    assert "Row 1" in text
+    assert "<summary>box-normal, " in text
 
 
 def test_no_other_program_is_started(results: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -313,7 +320,7 @@ def test_no_other_program_is_started(results: Path, tmp_path: Path, monkeypatch:
     (tmp_path / "bin" / "gs").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
     monkeypatch.setattr(EpsImagePlugin, "gs_binary", None)  # which it has looked for once
-    run = results / "table4" / "quick" / "row01-unsupervised-seed0"
+    run = results / "table4" / "quick" / "box-normal-unsupervised-seed0"
     (run / "neighbours.png").write_text("%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 50 50\n%%EndComments\nshowpage\n")
     said = list[str]()
     written(results / "table4", warn=said.append)
@@ -322,7 +329,7 @@ def test_no_other_program_is_started(results: Path, tmp_path: Path, monkeypatch:
 
 
 def test_arrays_and_pictures_of_gigabytes(results: Path) -> None:
-    run = results / "table4" / "quick" / "row01-unsupervised-seed0"
+    run = results / "table4" / "quick" / "box-normal-unsupervised-seed0"
     with ZipFile(run / "recovered.npz", "w", ZIP_DEFLATED, compresslevel=1) as archive:
         for name in ("latents.npy", "recovered.npy"):
             with archive.open(name, "w") as file:
@@ -374,7 +381,7 @@ def test_what_is_no_archive_of_arrays(tmp_path: Path, said: str, data: bytes, si
 
 
 def test_a_result_of_gigabytes_is_named_and_left_out(results: Path) -> None:
-    path = results / "table1" / "quick" / "row03-unsupervised-seed0" / "result.json"
+    path = results / "table1" / "quick" / "sphere-laplace-vmf-unsupervised-seed0" / "result.json"
     os.truncate(path, 2**30)
     said = list[str]()
     with little_memory():
@@ -414,18 +421,18 @@ def test_what_lies_beside_a_result_may_be_anything(tmp_path: Path, name: str, da
 
 
 def test_scores_beyond_all_measure_are_drawn(results: Path) -> None:
-    path = results / "table1" / "quick" / "row03-unsupervised-seed0" / "result.json"
+    path = results / "table1" / "quick" / "sphere-laplace-vmf-unsupervised-seed0" / "result.json"
     result = json.loads(path.read_text())
     result["scores"]["test"]["r2"] |= {"value": -1e90, "low": -1e90, "per_latent": [-1e90] * 10, "chance": -1e90}
     result["history"] = [point | {"loss": 1e90, "r2": -1e90} for point in result["history"]]
     path.write_text(json.dumps(result))
-    shutil.rmtree(results / "table1" / "quick" / "row03-unsupervised-seed1")
-    assert "Row 3" in written(results / "table1")[0]
+    shutil.rmtree(results / "table1" / "quick" / "sphere-laplace-vmf-unsupervised-seed1")
+    assert "<summary>sphere-laplace-vmf, " in written(results / "table1")[0]
 
 
 def test_two_results_are_compared(results: Path, tmp_path: Path) -> None:
     other = Path(shutil.copytree(results / "table1", tmp_path / "other"))
-    for path in (other / "quick").glob("row03-*/result.json"):
+    for path in (other / "quick").glob("sphere-laplace-vmf-*/result.json"):
         result = json.loads(path.read_text())
         result["scores"]["test"]["r2"]["value"] += 0.125
         path.write_text(json.dumps(result))
@@ -452,39 +459,42 @@ def test_the_impossible_is_refused(results: Path, tmp_path: Path) -> None:
 
 def test_shared_runs_are_shown_once_and_rows_counted_as_they_are(results: Path) -> None:
     suite = load_suite("table1")
-    of_row_3 = reading.read(results / "table1", warned).parts[0].lines
-    assert [line.label for line in of_row_3] == ["1", "2", "3", "4"]
-    assert [line.label for line in tables.distinct(suite, of_row_3)] == ["3"]
+    of_one = reading.read(results / "table1", warned).parts[0].lines
+    assert [line.label for line in of_one] == [row.id for row in suite.rows[:4]]
+    assert [line.label for line in tables.distinct(suite, of_one)] == ["sphere-laplace-vmf"]
     text, _ = written(results / "table1")
     assert "r2 in percent, 1 of 14 rows." in text
-    assert "<details open><summary>Row 3, sphere, uniform, laplace(0.05), sphere, vmf, unsupervised</summary>" in text
-    assert "Row 1" not in text
-    four = results / "table1" / "quick" / "row04-unsupervised-seed0"
-    shutil.copytree(four.with_name("row03-unsupervised-seed0"), four)
+    described = "sphere-laplace-vmf, sphere, uniform, laplace(0.05), sphere, vmf, unsupervised"
+    assert f"<details open><summary>{described}</summary>" in text
+    assert "<summary>sphere-vmf1-vmf" not in text
+    four = results / "table1" / "quick" / "sphere-normal-vmf-unsupervised-seed0"
+    shutil.copytree(four.with_name("sphere-laplace-vmf-unsupervised-seed0"), four)
     recipe = json.loads((four / "result.json").read_text())["recipe"].replace("laplace(0.05)", "normal(0.05)")
-    changed(four / "result.json", row=4, recipe=recipe)
+    changed(four / "result.json", row="sphere-normal-vmf", recipe=recipe)
     lines = tables.distinct(suite, reading.read(results / "table1", warned).parts[0].lines)
-    assert [(line.label, line.above) for line in lines] == [("3", {}), ("4", {"identity": "3"})]
+    assert [(line.label, line.above) for line in lines] == [
+        ("sphere-laplace-vmf", {}), ("sphere-normal-vmf", {"identity": "sphere-laplace-vmf"}),
+    ]  # fmt: skip
     texts = formats.markdown(suite, lines), formats.latex(suite, lines)
-    assert [text.count("as row 3") for text in texts] == [1, 1]
+    assert [text.count("as sphere-laplace-vmf") for text in texts] == [1, 1]
     for run in results.glob("table1/quick/*-unsupervised-*"):
         shutil.rmtree(run)
     text, _ = written(results / "table1")
     assert "r2 in percent, 0 of 14 rows." in text
-    assert "<summary>Rows 1 to 4, sphere, uniform, identity</summary>" in text
+    assert "<summary>sphere-vmf1-vmf and 3 more, sphere, uniform, identity</summary>" in text
 
 
 def test_the_row_that_was_trained_last_is_open(results: Path) -> None:
-    for number, suffix in ((1, "row01-unsupervised-seed0"), (9, "row09-identity-seed0")):
-        os.utime(results / "table4" / "quick" / suffix / "result.json", (2e9 + number, 2e9 + number))
-        opened = re.findall(r"<details open><summary>(Row \d+)", written(results / "table4")[0])
-        assert opened == [f"Row {number}"] * 2  # of tables 4 and 5
+    for later, (row, kind) in enumerate({"box-normal": "unsupervised", "untrained": "identity"}.items()):
+        os.utime(results / "table4" / "quick" / f"{row}-{kind}-seed0" / "result.json", (2e9 + later, 2e9 + later))
+        opened = re.findall(r"<details open><summary>([\w-]+),", written(results / "table4")[0])
+        assert opened == [row] * 2  # of tables 4 and 5
 
 
 def test_copies_of_the_table(results: Path) -> None:
     tier = results / "table1" / "quick"
-    shutil.copytree(tier / "row03-unsupervised-seed0", tier / "row03-mine-unsupervised-seed0")
-    changed(tier / "row03-mine-unsupervised-seed0" / "result.json", own=r"a_b|c&d%$#{}~^<\x>")
+    shutil.copytree(tier / "sphere-laplace-vmf-unsupervised-seed0", tier / "sphere-laplace-vmf-mine-unsupervised-seed0")
+    changed(tier / "sphere-laplace-vmf-mine-unsupervised-seed0" / "result.json", own=r"a_b|c&d%$#{}~^<\x>")
     text, said = written(results / "table1")
     tex, sheet = (results / "report" / f"table1-quick.{ending}" for ending in ("tex", "csv"))
     assert {str(tex), str(sheet)} < set(said["files"])
@@ -495,31 +505,32 @@ def test_copies_of_the_table(results: Path) -> None:
     assert lines[1:3] == [r"\begin{tabular}{lllrrrrr}", r"\toprule"]
     assert lines[3] == r"row & data & model & identity & paper & unsupervised & paper & difference \\"
     assert r"99.91 $\pm$ 0.01 & $-$" in lines[5]
-    own = r"3 a\_b\textbar{}c\&d\%\$\#\{\}\textasciitilde{}\textasciicircum{}\textless{}\textbackslash{}x\textgreater{}"
-    assert lines[6].startswith(f"{own} & sphere, uniform, laplace(0.05) & sphere, vmf & ")
+    own = r"a\_b\textbar{}c\&d\%\$\#\{\}\textasciitilde{}\textasciicircum{}\textless{}\textbackslash{}x\textgreater{}"
+    assert lines[6].startswith(f"sphere-laplace-vmf {own} & sphere, uniform, laplace(0.05) & sphere, vmf & ")
     assert lines[7:] == [r"\bottomrule", r"\end{tabular}"]
     three, mine = csv.DictReader(sheet.read_text().splitlines())
-    assert (three["row"], mine["row"]) == ("3", r"3 a_b|c&d%$#{}~^<\x>")
+    assert (three["row"], mine["row"]) == ("sphere-laplace-vmf", r"sphere-laplace-vmf a_b|c&d%$#{}~^<\x>")
     assert (three["unsupervised seeds"], three["unsupervised paper"], mine["unsupervised sd"]) == ("2", "99.91", "")
     part = reading.read(results / "table1", warned).parts[0]
     written_by_bench = {path.name for path in report.write(part.suite, part.lines, results.parent)}
     assert {"table.md", "table.tex", "table.csv", "table.json"} < written_by_bench
     assert (results.parent / "table.tex").read_text() == tex.read_text()
     assert (results.parent / "table.csv").read_text() == sheet.read_text()
-    assert r"| 3 a\_b\|c&d%$#{}~^\<\\x> |" in (results.parent / "table.md").read_text()
+    assert r"| sphere-laplace-vmf a\_b\|c&d%$#{}~^\<\\x> |" in (results.parent / "table.md").read_text()
 
 
 def test_curves_of_seeds_have_names_and_looks_of_their_own(results: Path) -> None:
     part = reading.read(results / "table1", warned).parts[0]
     figure = plots.figures(part.suite, part.lines)["curves.png"]
-    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["row 3, seed 0", "row 3, seed 1"]
+    names = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert names == ["sphere-laplace-vmf, seed 0", "sphere-laplace-vmf, seed 1"]
     assert len({str(line.get_linestyle()) for line in figure.legends[0].get_lines()}) == 2
     assert len({plots.dash(number) for number in range(20)}) == 20
 
 
 def test_scores_that_say_little_get_a_word(results: Path) -> None:
-    path = results / "table1" / "quick" / "row03-unsupervised-seed0" / "result.json"
-    shutil.rmtree(path.parent.with_name("row03-unsupervised-seed1"))
+    path = results / "table1" / "quick" / "sphere-laplace-vmf-unsupervised-seed0" / "result.json"
+    shutil.rmtree(path.parent.with_name("sphere-laplace-vmf-unsupervised-seed1"))
     suite = load_suite("table1")
 
     def said(value: float, chance: float) -> list[str]:
@@ -529,7 +540,7 @@ def test_scores_that_say_little_get_a_word(results: Path) -> None:
         return tables.remarks(suite, tables.distinct(suite, reading.read(results / "table1", warned).parts[0].lines))
 
     assert said(0.5, -0.02) == []
-    below = "row 3, unsupervised: r2 -379.14, below 0: worse than the mean of the latents; "
+    below = "sphere-laplace-vmf, unsupervised: r2 -379.14, below 0: worse than the mean of the latents; "
     assert said(-3.7914, -9.1) == [below + "32 samples are too few for 10 latents"]
     assert said(-3.7914, -0.1) == [below + "it has not learned them"]
     assert f"<p>{below}it has not learned them</p>" in written(results / "table1")[0]

@@ -33,21 +33,21 @@ QUICK = replace(
 )
 
 
-def run_of(suite: str, number: int, kind: str = "unsupervised", seed: int = 0) -> Run:
-    return Run(suite, load_suite(suite).rows[number - 1], kind, seed, QUICK)
+def run_of(suite: str, row: str, kind: str = "unsupervised", seed: int = 0) -> Run:
+    return Run(suite, load_suite(suite).row(row), kind, seed, QUICK)
 
 
 def test_the_tables_are_those_of_the_papers() -> None:
     one, two = load_suite("table1"), load_suite("table2")
     assert (len(one.rows), one.metrics, len(two.rows), two.metrics) == (14, ("r2",), 10, ("mcc",))
-    assert [row.number for row in one.rows] == list(range(1, 15))
-    assert [row.number for row in one.rows if row.itself] == [13, 14]  # rows 11 and 12 as the authors' code has them
-    assert one.rows[0].paper["unsupervised"] == {"r2": (99.42, 0.05)}
+    itself = [row.id for row in one.rows if row.itself]  # as the authors' code has the rows with unbounded latents
+    assert itself == ["laplace-unbounded-narrow-normal", "normal-unbounded-narrow-normal"]
+    assert one.row("sphere-vmf1-vmf").paper["unsupervised"] == {"r2": (99.42, 0.05)}
     eleven = {"identity": (62.49, 1.65), "supervised": (99.65, 0.04), "unsupervised": (98.13, 0.14)}
-    assert one.rows[10].paper == {kind: {"r2": score} for kind, score in eleven.items()}
-    assert two.rows[7].paper["unsupervised"] == {"mcc": (58.26, 3.00)}
-    assert [row.number for row in one.rows if row.matches] == [1]
-    assert [row.number for row in two.rows if row.matches] == [1, 2]
+    assert one.row("laplace-unbounded-normal-normal").paper == {kind: {"r2": score} for kind, score in eleven.items()}
+    assert two.row("normal-unbounded-normal").paper["unsupervised"] == {"mcc": (58.26, 3.00)}
+    assert [row.id for row in one.rows if row.matches] == ["sphere-vmf1-vmf"]
+    assert [row.id for row in two.rows if row.matches] == ["laplace-box-laplace", "gennorm3-box-gennorm3"]
 
 
 def test_the_paper_tier_is_its_appendix() -> None:
@@ -72,7 +72,7 @@ def test_every_row_of_every_suite_trains(name: str, tmp_path: Path, monkeypatch:
 
 
 @pytest.mark.parametrize(
-    ("suite", "wanted", "numbers"),
+    ("suite", "wanted", "places"),
     [
         ("table1", {}, list(range(1, 15))),
         ("table2", {"model_space": "box"}, [1, 2, 3, 4, 5]),
@@ -84,17 +84,41 @@ def test_every_row_of_every_suite_trains(name: str, tmp_path: Path, monkeypatch:
         ("table2", {"model": "gennorm(3)"}, [2, 7, 10]),
     ],
 )
-def test_filters(suite: str, wanted: dict[str, str], numbers: list[int]) -> None:
-    assert [row.number for row in select(load_suite(suite), wanted)] == numbers
+def test_filters(suite: str, wanted: dict[str, str], places: list[int]) -> None:
+    rows = load_suite(suite).rows
+    assert list(select(load_suite(suite), wanted)) == [rows[place - 1] for place in places]
 
 
 def test_a_filter_that_matches_nothing_lists_the_rows() -> None:
     with pytest.raises(Impossible) as error:
-        select(load_suite("table2"), {"model_space": "sphere"}, (3,))
-    assert "table2 has no row with model-space sphere, row 3" in str(error.value)
-    assert "10: box(10, 0, 1), uniform, normal(0.05) -> unbounded, gennorm(3)" in str(error.value)
-    with pytest.raises(Impossible, match="row 3, row 99"):
-        select(load_suite("table2"), {}, (3, 99))
+        select(load_suite("table2"), {"model_space": "sphere"}, ("normal-box-normal",))
+    assert "table2 has no row with model-space sphere, row normal-box-normal" in str(error.value)
+    listed = "normal-unbounded-gennorm3: box(10, 0, 1), uniform, normal(0.05) -> unbounded, gennorm(3)"
+    assert listed in str(error.value)
+
+
+def test_a_row_that_is_not_there_lists_the_ids_and_says_the_nearest() -> None:
+    with pytest.raises(Impossible) as error:
+        select(load_suite("table4"), {}, ("box-normal", "box-laplase"))
+    assert str(error.value) == (
+        "table4 has no row 'box-laplase'; did you mean box-laplace? Its rows are box-normal, unbounded-normal, "
+        "box-laplace, sphere-normal, augmentations, box-aninfonce, box-align-uniform, supervised, untrained"
+    )
+    with pytest.raises(Impossible, match=r"^table4 has no row '3'\. Its rows are box-normal, "):
+        select(load_suite("table4"), {}, ("3",))
+
+
+@pytest.mark.parametrize("name", ["", "Box", "-box", "../x", "box/x", "box normal", "x" * 65, 3, ["x"], "box\n"])
+def test_what_is_no_id(name: object) -> None:
+    with pytest.raises(Impossible, match="give small letters, digits, dots and hyphens, like box-normal") as error:
+        rows.row_of(row() | {"id": name})
+    assert str(error.value).startswith(f"id {name!r}: ")
+
+
+def test_two_rows_with_one_id() -> None:
+    suite = load_suite("table4")
+    with pytest.raises(Impossible, match=r"^table4: 2 rows have the id box-normal; give each its own$"):
+        replace(suite, rows=(*suite.rows, suite.rows[0]))
 
 
 def test_rows_share_what_does_not_depend_on_them() -> None:
@@ -103,30 +127,32 @@ def test_rows_share_what_does_not_depend_on_them() -> None:
     assert len(names) == len(set(names)) == 2 * (5 + 5 + 14)
     names = [run.name for run in runs_of(suite, suite.rows[1:3], KINDS, 1, QUICK)]
     assert names == [
-        "row01-identity-seed0", "row01-supervised-seed0", "row02-unsupervised-seed0", "row03-unsupervised-seed0",
+        "sphere-vmf1-vmf-identity-seed0", "sphere-vmf1-vmf-supervised-seed0", "sphere-vmf10-vmf-unsupervised-seed0",
+        "sphere-laplace-vmf-unsupervised-seed0",
     ]  # fmt: skip
 
 
 def test_a_batch_follows_from_seed_and_number_and_a_mixing_from_the_seed() -> None:
     def first(number: int, seed: int) -> torch.Tensor:
-        return next(Synthetic(run_of("table1", 3, seed=seed), "cpu").batches(number))["parts"]
+        return next(Synthetic(run_of("table1", "sphere-laplace-vmf", seed=seed), "cpu").batches(number))["parts"]
 
     assert torch.equal(first(7, 0), first(7, 0))
     assert not torch.equal(first(7, 0), first(8, 0))
     assert not torch.equal(first(7, 0), first(7, 1))
-    one, other = (Synthetic(run_of("table1", number), "cpu") for number in (2, 5))
+    one, other = (Synthetic(run_of("table1", row), "cpu") for row in ("sphere-vmf10-vmf", "box-normal-normal"))
     assert torch.equal(one.mixing.matrices, other.mixing.matrices)  # type: ignore[arg-type]
-    assert not torch.equal(one.mixing.matrices, Synthetic(run_of("table1", 2, seed=1), "cpu").mixing.matrices)  # type: ignore[arg-type]
+    later = Synthetic(run_of("table1", "sphere-vmf10-vmf", seed=1), "cpu")
+    assert not torch.equal(one.mixing.matrices, later.mixing.matrices)  # type: ignore[arg-type]
 
 
-def in_stages(row: int, suite: str = "table2", steps: int = 100, **curriculum: Any) -> Synthetic:
+def in_stages(row: str, suite: str = "table2", steps: int = 100, **curriculum: Any) -> Synthetic:
     training = replace(QUICK.unsupervised, steps=steps, batch_size=500)
     tier = replace(QUICK, unsupervised=training, curriculum=Curriculum(**curriculum))
-    return Synthetic(Run(suite, load_suite(suite).rows[row - 1], "unsupervised", 0, tier), "cpu")
+    return Synthetic(Run(suite, load_suite(suite).row(row), "unsupervised", 0, tier), "cpu")
 
 
 def test_parts_of_a_box_shrink_and_cover_it() -> None:
-    task = in_stages(3, region=0.25, parts=4)
+    task = in_stages("normal-box-normal", region=0.25, parts=4)
     spans, lowest, highest = [], torch.ones(10), torch.zeros(10)
     for number in range(100):
         parts = task.batch(number)["parts"]
@@ -144,8 +170,8 @@ def test_parts_of_a_box_shrink_and_cover_it() -> None:
     assert highest.min() > 0.99
 
 
-@pytest.mark.parametrize(("suite", "row"), [("table1", 10), ("table2", 3)])
-def test_positives_are_wide_at_first_then_the_rows_own(suite: str, row: int) -> None:
+@pytest.mark.parametrize(("suite", "row"), [("table1", "normal-sphere-normal-vmf"), ("table2", "normal-box-normal")])
+def test_positives_are_wide_at_first_then_the_rows_own(suite: str, row: str) -> None:
     def moved(task: Synthetic, number: int) -> float:
         anchor, positive = task.batch(number)["parts"].flatten(1, 2)
         return float((positive - anchor).std())
@@ -154,21 +180,22 @@ def test_positives_are_wide_at_first_then_the_rows_own(suite: str, row: int) -> 
     own = moved(plain, 0)
     assert moved(task, 0) == pytest.approx(own * 0.5 / plain.moved, rel=0.15)
     assert [moved(task, number) for number in range(50, 100)] == [moved(plain, number) for number in range(50, 100)]
-    wide = in_stages(2, "table1", spread=0.5)
-    assert torch.equal(wide.batch(0)["parts"], in_stages(2, "table1").batch(0)["parts"])
+    wide = in_stages("sphere-vmf10-vmf", "table1", spread=0.5)
+    assert torch.equal(wide.batch(0)["parts"], in_stages("sphere-vmf10-vmf", "table1").batch(0)["parts"])
 
 
 def test_regions_are_for_uniform_boxes_alone() -> None:
     whole = Curriculum(spread=0.5, region=0.25, parts=4)
     tier = replace(QUICK, curriculum=whole)
 
-    def plan(suite: str, row: int, kind: str = "unsupervised") -> Curriculum:
-        return Run(suite, load_suite(suite).rows[row - 1], kind, 0, tier).curriculum
+    def plan(suite: str, row: str, kind: str = "unsupervised") -> Curriculum:
+        return Run(suite, load_suite(suite).row(row), kind, 0, tier).curriculum
 
-    assert plan("table2", 3) == whole
-    assert plan("table1", 3) == plan("marginals", 6) == replace(whole, region=1.0, parts=1)
-    assert plan("table2", 3, "supervised") == Curriculum()
-    assert plan("aninfonce", 22) == Curriculum()
+    assert plan("table2", "normal-box-normal") == whole
+    undivided = replace(whole, region=1.0, parts=1)
+    assert plan("table1", "sphere-laplace-vmf") == plan("marginals", "box-normal0.5") == undivided
+    assert plan("table2", "normal-box-normal", "supervised") == Curriculum()
+    assert plan("aninfonce", "hard-negatives") == Curriculum()
 
 
 def test_losses_of_ensembles() -> None:
@@ -184,7 +211,7 @@ def ensembles() -> list[rows.Row]:
 
 
 def test_a_result_is_found_again_and_another_is_refused(tmp_path: Path) -> None:
-    run = run_of("table1", 3)
+    run = run_of("table1", "sphere-laplace-vmf")
     assert results.result_of(run, tmp_path) is None
     made = bench.perform(run, tmp_path, "cpu", lambda *_: None)
     assert results.result_of(run, tmp_path) == made
@@ -194,8 +221,9 @@ def test_a_result_is_found_again_and_another_is_refused(tmp_path: Path) -> None:
     with pytest.raises(Impossible, match="belongs to another run, of samples 64, not 65; give"):
         results.result_of(replace(run, tier=replace(QUICK, samples=65)), tmp_path)
     path = tmp_path / run.name / results.RESULT
-    path.write_text(path.read_text().replace('"format": 2', '"format": 7'))
-    with pytest.raises(Impossible, match="of format 7, this version of ident reads 2"):
+    path.write_text(path.read_text().replace('"format": 3', '"format": 7'))
+    says = "of format 7, this version of ident reads 3; take a newer one; give another --out"
+    with pytest.raises(Impossible, match=says):
         results.result_of(run, tmp_path)
     path.unlink()
     path.mkdir()
@@ -223,12 +251,12 @@ def test_a_result_is_found_again_and_another_is_refused(tmp_path: Path) -> None:
         lambda text: text.replace('"learned": []', '"learned": 3'),
         lambda text: text.replace('"learned": []', '"learned": [1.0]'),
         lambda text: re.sub(r'"history": \[', '"history": [{}, ', text),
-        lambda text: text.replace('"format": 2', '"format": true'),
+        lambda text: text.replace('"format": 3', '"format": true'),
         lambda text: text.replace('"data": {}', '"data": {"train": "data/3dident"}'),
     ],
 )
 def test_hostile_results(tmp_path: Path, damage: Callable[[str], str]) -> None:
-    run, suite = run_of("table1", 3, "identity"), load_suite("table1")
+    run, suite = run_of("table1", "sphere-laplace-vmf", "identity"), load_suite("table1")
     bench.perform(run, tmp_path, "cpu", lambda *_: None)
     path = tmp_path / run.name / results.RESULT
     before = path.read_text()
@@ -244,13 +272,13 @@ def test_hostile_results(tmp_path: Path, damage: Callable[[str], str]) -> None:
 
 
 def test_an_anchor_may_be_its_own_negative() -> None:
-    task = Synthetic(run_of("table1", 14), "cpu")
+    task = Synthetic(run_of("table1", "normal-unbounded-narrow-normal"), "cpu")
     batch = task.batch(0)
     anchors, positives = task.encode_all(batch["parts"])[:, 0]
     own, others = -((anchors - positives) ** 2).sum(1), -(torch.cdist(anchors, anchors) ** 2)
     expected = (torch.logsumexp(torch.cat([own[:, None], others], 1), 1) - own).mean()
     assert torch.allclose(task.loss(batch), expected, rtol=1e-4)
-    assert not Synthetic(run_of("table1", 12), "cpu").run.row.itself
+    assert not Synthetic(run_of("table1", "normal-unbounded-normal-normal"), "cpu").run.row.itself
 
 
 TIER = {"supervised": asdict(QUICK.supervised), "unsupervised": asdict(QUICK.unsupervised), "samples": 64}
@@ -324,7 +352,7 @@ def test_a_task_of_ray_waits_for_nobody_who_listens(tmp_path: Path) -> None:
 
     with cluster.cluster(None, cores=1, gpus=0) as ray:
         listener = SimpleNamespace(actor=ray.remote(num_cpus=0)(Busy).remote())
-        result = bench.remotely(run_of("table1", 3), tmp_path, "cpu", listener, ())
+        result = bench.remotely(run_of("table1", "sphere-laplace-vmf"), tmp_path, "cpu", listener, ())
     assert len(result["history"]) == 2
 
 
@@ -333,17 +361,17 @@ def test_a_task_of_ray_waits_for_nobody_who_listens(tmp_path: Path) -> None:
     [
         (lambda: load_suite("table3"), "'table3': choose from table4, table5, table1, table2, marginals, aninfonce"),
         (lambda: load_tier("huge"), "'huge': choose from demo, laptop, paper"),
-        (lambda: rows.row_of(1, row(modle="x")), "row 1: nobody knows modle"),
-        (lambda: rows.row_of(1, row(model="gauss")), "'gauss'"),
-        (lambda: rows.row_of(1, row(conditional="laplace(-1)")), "scale is -1"),
-        (lambda: rows.row_of(1, row(hard="vmf(3)")), "'vmf\\(3\\)' and hard_count 0: give both"),
-        (lambda: rows.row_of(1, row() | {"kinds": ["guessed"]}), "guessed"),
+        (lambda: rows.row_of(row(modle="x")), "row mine: nobody knows modle"),
+        (lambda: rows.row_of(row(model="gauss")), "'gauss'"),
+        (lambda: rows.row_of(row(conditional="laplace(-1)")), "scale is -1"),
+        (lambda: rows.row_of(row(hard="vmf(3)")), "'vmf\\(3\\)' and hard_count 0: give both"),
+        (lambda: rows.row_of(row() | {"kinds": ["guessed"]}), "guessed"),
         (lambda: Curriculum(lasts=0), "lasts 0: give a share"),
-        (lambda: rows.row_of(1, row(model_space="torus")), "'torus': choose from sphere, box, unbounded"),
-        (lambda: rows.row_of(1, row(loss="triplet")), "'triplet'"),
+        (lambda: rows.row_of(row(model_space="torus")), "'torus': choose from sphere, box, unbounded"),
+        (lambda: rows.row_of(row(loss="triplet")), "'triplet'"),
         (lambda: Curriculum(region=0.0), "region 0.0: give a share"),
         (lambda: Curriculum(parts=0), "parts 0: give a whole number from 1 on"),
-        (lambda: in_stages(3, steps=3, parts=251), "parts 251 of a batch_size of 500: each needs two"),
+        (lambda: in_stages("normal-box-normal", parts=251), "parts 251 of a batch_size of 500: each needs two"),
         (lambda: Curriculum(side=-1.0), "side -1.0: give a number from 0.001 to 1000"),
         (lambda: Curriculum(spread=2.0), "spread 2.0: give a number from 0 to 1"),
         (lambda: Curriculum(first=(("hue",),)), "first .*: give each latent once at most, of x"),
@@ -360,6 +388,6 @@ def test_the_impossible_is_refused(call: Callable[[], Any], says: str) -> None:
 
 def row(**changes: str) -> dict[str, str]:
     return {
-        "latent_space": "sphere", "marginal": "uniform", "conditional": "vmf(1)", "model_space": "sphere",
-        "model": "vmf", **changes,
+        "id": "mine", "latent_space": "sphere", "marginal": "uniform", "conditional": "vmf(1)",
+        "model_space": "sphere", "model": "vmf", **changes,
     }  # fmt: skip

@@ -18,6 +18,7 @@ import torch
 
 from ident.benchmark.suites.rows import KINDS as ROW_KINDS
 from ident.benchmark.suites.rows import SUITES as ROW_SUITES
+from ident.benchmark.suites.rows import load_suite
 from ident.benchmark.training.train import DIGEST
 from ident.cli.bench import KINDS, SUITES
 from ident.render.store.recipe import Uniform
@@ -38,13 +39,13 @@ def test_a_table_is_made_once(ident: Run, tmp_path: Path) -> None:
     first = ident(*IDENTITY, "--seeds", 2, "--json")
     assert first.returncode == 0, first.stderr
     said = json.loads(first.stdout)
-    assert [row["row"] for row in said["rows"]] == list(range(1, 11))
+    assert [row["row"] for row in said["rows"]] == [row.id for row in load_suite("table2").rows]
     score = said["rows"][0]["identity"]["mcc"]
     assert score["seeds"] == 2
     assert score["ours"] == pytest.approx(46.55, abs=6)
     assert score["difference"] == pytest.approx(score["ours"] - 46.55, abs=0.011)
     folder = tmp_path / "results" / "table2" / "laptop"
-    path = folder / "row01-identity-seed0" / "result.json"
+    path = folder / "laplace-box-laplace-identity-seed0" / "result.json"
     before = path.stat().st_mtime_ns
     mcc = json.loads(path.read_text())["scores"]["test"]["mcc"]
     assert mcc["low"] <= mcc["value"] <= mcc["high"]
@@ -54,50 +55,58 @@ def test_a_table_is_made_once(ident: Run, tmp_path: Path) -> None:
     assert "2 runs of 2 done before" in again.stderr
     assert path.stat().st_mtime_ns == before
     assert again.stdout.count("(46.55)") == 1  # of the run that they share
-    assert "1 to 10  box, uniform         " in again.stdout
+    assert "laplace-box-laplace and 9 more  box, uniform         " in again.stdout
     assert (folder / "table.md").read_text().count("| 46.55 ± 1.34 |") == 1
-    assert first.stderr.count("row01-identity-seed1, which rows 1 to 10 share: mcc ") == 1
+    assert first.stderr.count("laplace-box-laplace-identity-seed1, shared by 10 rows: mcc ") == 1
+
+
+ROWS = ("--row", "box-normal-normal", "--row", "box-laplace-gennorm3")
 
 
 def test_rows_can_be_told_apart_on_a_pipe_and_on_a_terminal(ident: Run, tmp_path: Path) -> None:
     (tmp_path / "tiny.toml").write_text(TIER.replace("60,", "4,").replace("200,", "4,"))
-    arguments = ("bench", "--suite", "table1", "--tier", "tiny.toml", "--row", "5", "--row", "7", "--device", "cpu")
+    arguments = ("bench", "--suite", "table1", "--tier", "tiny.toml", *ROWS, "--device", "cpu")
     piped = ident(*arguments, env={name: value for name, value in os.environ.items() if name != "COLUMNS"})
     assert piped.returncode == 0, piped.stderr
     for row in (
-        "5    box, uniform, normal(0.05)   unbounded, normal",
-        "7    box, uniform, laplace(0.05)  unbounded, gennorm(3)",
+        "box-normal-normal     box, uniform, normal(0.05)   unbounded, normal",
+        "box-laplace-gennorm3  box, uniform, laplace(0.05)  unbounded, gennorm(3)",
     ):
         assert row in piped.stdout
-    assert "as row 5" in piped.stdout
+    assert "as box-normal-normal" in piped.stdout
     shown = on_terminal("-m", "ident.cli", *arguments, cwd=tmp_path)
     table = re.sub(r"\x1b\[\d+m", "", shown).partition("the papers' in brackets")[2].splitlines()
     assert max(map(len, table)) <= 80
-    five, seven = "\n".join(table).partition("\n7 ")[::2]
-    assert " normal(0.05) " in five
-    assert " laplace(0.05) " in seven
-    assert " gennorm(3) " in seven
+    normal, laplace = "\n".join(table).partition("\nbox-lap")[::2]
+    assert " normal(0.05) " in normal
+    assert " laplace(0.05) " in laplace
+    assert " gennorm(3) " in laplace
 
 
 def test_foreign_results_are_named_and_left_out(ident: Run, tmp_path: Path) -> None:
     assert ident(*IDENTITY).returncode == 0
     folder = tmp_path / "results" / "table2" / "laptop"
-    ours = json.loads((folder / "row01-identity-seed0" / "result.json").read_text())
+    ours = json.loads((folder / "laplace-box-laplace-identity-seed0" / "result.json").read_text())
+
+    def changed(**changes: object) -> Callable[[Path], object]:
+        return lambda path: path.write_text(json.dumps(ours | changes))
+
     foreign: dict[str, Callable[[Path], object]] = {
-        "row02-identity-seed0": os.mkfifo,
-        "row03-x-unsupervised-seed0": Path.mkdir,
-        "row04-x-identity-seed0": lambda path: path.write_bytes(b"\xff\xfe"),
-        "row05-x-identity-seed0": lambda path: path.write_text(json.dumps(ours | {"own": 3})),
-        "row06-x-identity-seed0": lambda path: path.write_text(json.dumps(ours | {"own": "x", "seed": "x"})),
-        "row07-x-identity-seed0": lambda path: path.write_text(json.dumps(ours | {"own": "x", "suite": "table1"})),
-        "row08-x-identity-seed0": lambda path: path.write_text(json.dumps(ours | {"own": "x", "format": 3})),
-        "row09-x-identity-seed0": lambda path: path.write_text(json.dumps(ours | {"own": "\x1b]0;owned\x07"})),
+        "laplace-box-a-identity-seed0": os.mkfifo,
+        "laplace-box-b-unsupervised-seed0": Path.mkdir,
+        "laplace-box-c-identity-seed0": lambda path: path.write_bytes(b"\xff\xfe"),
+        "laplace-box-d-identity-seed0": changed(own=3),
+        "laplace-box-e-identity-seed0": changed(own="x", seed="x"),
+        "laplace-box-f-identity-seed0": changed(own="x", suite="table1"),
+        "laplace-box-g-identity-seed0": changed(own="x", format=2),
+        "laplace-box-h-identity-seed0": changed(own="\x1b]0;owned\x07"),
+        "laplace-box-i-identity-seed0": changed(own="x", row="sphere-vmf1-vmf"),
     }
     for name, make in foreign.items():
         (folder / name).mkdir()
         make(folder / name / "result.json")
-    (folder / "row01-x-identity-seed0").mkdir()
-    (folder / "row01-x-identity-seed0" / "result.json").write_text(json.dumps(ours | {"own": "[/red]"}))
+    (folder / "laplace-box-laplace-x-identity-seed0").mkdir()
+    (folder / "laplace-box-laplace-x-identity-seed0" / "result.json").write_text(json.dumps(ours | {"own": "[/red]"}))
     for arguments in (IDENTITY, ("report",)):
         done = ident(*arguments)
         assert done.returncode == 0, done.stderr
@@ -106,12 +115,12 @@ def test_foreign_results_are_named_and_left_out(ident: Run, tmp_path: Path) -> N
         assert "\x1b" not in done.stderr
         if arguments == IDENTITY:
             assert "[/red]" in done.stdout
-    (folder / "row01-identity-seed0" / "result.json").unlink()
-    (folder / "row01-x-identity-seed0" / "result.json").unlink()
+    (folder / "laplace-box-laplace-identity-seed0" / "result.json").unlink()
+    (folder / "laplace-box-laplace-x-identity-seed0" / "result.json").unlink()
     done = ident("report")
     assert done.returncode == 2
     assert done.stderr.splitlines()[-1] == (
-        "ident: results: none of its 8 results can be read; give a folder that ident bench wrote to, or type ident "
+        "ident: results: none of its 9 results can be read; give a folder that ident bench wrote to, or type ident "
         "bench --out results"
     )
 
@@ -123,7 +132,7 @@ def test_by_ray_as_in_this_process(ident: Run, tmp_path: Path) -> None:
         assert done.returncode == 0, done.stderr
         scores.append(json.loads(done.stdout)["rows"])
     assert scores[0] == scores[1]
-    assert (tmp_path / "out1" / "table2" / "laptop" / "row01-identity-seed1" / "result.json").exists()
+    assert (tmp_path / "out1" / "table2" / "laptop" / "laplace-box-laplace-identity-seed1" / "result.json").exists()
 
 
 TIER = """
@@ -137,7 +146,8 @@ unsupervised = { steps = 200, batch_size = 64, learning_rate = 1e-3, optimizer =
 def test_mixed_latents_come_out_alike_on_any_number_of_cores(ident: Run, tmp_path: Path) -> None:
     """One thread trains them."""
     (tmp_path / "tiny.toml").write_text(TIER.replace("200", "20").replace("batch_size = 64", "batch_size = 512"))
-    arguments = ("bench", "--suite", "table2", "--row", "1", "--kind", "unsupervised", "--tier", "tiny.toml")
+    row = ("--suite", "table2", "--row", "laplace-box-laplace", "--kind", "unsupervised")
+    arguments = ("bench", *row, "--tier", "tiny.toml")
     results = []
     for cores in ("1", "2"):
         done = ident(*arguments, "--out", cores, "--device", "cpu", env=os.environ | {"OMP_NUM_THREADS": cores})
@@ -182,10 +192,11 @@ main(sys.argv[1:])
 @pytest.mark.slow
 def test_killed_and_typed_again_it_goes_on_to_the_same_end(ident: Run, start: Start, tmp_path: Path) -> None:
     (tmp_path / "tiny.toml").write_text(TIER.replace("200", "1000"))
-    arguments = ["bench", "--suite", "table1", "--row", "2", "--kind", "unsupervised", "--tier", "tiny.toml"]
+    row = ("--suite", "table1", "--row", "sphere-vmf10-vmf", "--kind", "unsupervised")
+    arguments = ["bench", *row, "--tier", "tiny.toml"]
     alone = ident(*arguments, "--out", "alone")
     assert alone.returncode == 0, alone.stderr
-    place = tmp_path / "out" / "table1" / "tiny" / "row02-unsupervised-seed0"
+    place = tmp_path / "out" / "table1" / "tiny" / "sphere-vmf10-vmf-unsupervised-seed0"
     child = start("-c", SIGNALLED.format(step=400, signal="SIGSTOP", seconds=30), *arguments, "--out", "out")
     wait_for(lambda: state(child.pid) == "T")
     busy = ident(*arguments, "--out", "out")
@@ -219,9 +230,10 @@ def test_a_tier_of_its_own_by_ray_with_curves(ident: Run, tmp_path: Path) -> Non
     assert (folder / "curves.png").stat().st_size > 10_000
     names = {path.parent.name for path in folder.glob("*/result.json")}
     assert names == {
-        "row01-identity-seed0", "row01-supervised-seed0", "row01-unsupervised-seed0", "row04-unsupervised-seed0",
+        "laplace-box-laplace-identity-seed0", "laplace-box-laplace-supervised-seed0",
+        "laplace-box-laplace-unsupervised-seed0", "laplace-box-normal-unsupervised-seed0",
     }  # fmt: skip
-    assert "tiny" in json.loads((folder / "row01-identity-seed0" / "result.json").read_text())["tier"]
+    assert "tiny" in json.loads((folder / "laplace-box-laplace-identity-seed0" / "result.json").read_text())["tier"]
 
 
 IMAGES = """
@@ -255,10 +267,10 @@ def images(tmp_path: Path) -> tuple[str, ...]:
 def test_killed_and_typed_again_a_run_of_images_has_the_same_curve(
     images: tuple[str, ...], ident: Run, start: Start, tmp_path: Path
 ) -> None:
-    row = (*images, "--row", "1", "--out")
+    row = (*images, "--row", "box-normal", "--out")
     alone = ident(*row, "alone")
     assert alone.returncode == 0, alone.stderr
-    name = "row01-mine.encoder-unsupervised-seed0"
+    name = "box-normal-mine.encoder-unsupervised-seed0"
     child = start("-c", SIGNALLED.format(step=130, signal="SIGKILL", seconds=0), *row, "out")
     _, errors = child.communicate(timeout=HANG)
     assert child.returncode == -signal.SIGKILL, errors
@@ -280,7 +292,7 @@ def test_killed_and_typed_again_a_run_of_images_has_the_same_curve(
 def test_the_scale_of_the_tier_is_said(images: tuple[str, ...], ident: Run, tmp_path: Path) -> None:
     (tmp_path / "tiny.toml").write_text(IMAGES.replace("600", "4").replace("looks = 12", "looks = 1"))
     at = images.index("--data")
-    as_argument = (*images[:at], "train", *images[at + 2 :], "--row", "3", "--kind")
+    as_argument = (*images[:at], "train", *images[at + 2 :], "--row", "box-laplace", "--kind")
     done = ident(*as_argument, "unsupervised")
     assert done.returncode == 0, done.stderr
     assert "tier tiny: its scale is 0.3, rows have laplace(0.3)\n" in done.stderr
@@ -288,13 +300,13 @@ def test_the_scale_of_the_tier_is_said(images: tuple[str, ...], ident: Run, tmp_
 
 
 def test_a_loss_of_ones_own_gets_its_row(images: tuple[str, ...], ident: Run) -> None:
-    done = ident(*images, "--row", "1", "--loss", "mine:loss")
+    done = ident(*images, "--row", "box-normal", "--loss", "mine:loss")
     assert done.returncode == 0, done.stderr
     assert "mine.loss" in done.stdout
-    again = ident(*images, "--suite", "table5", "--row", "1", "--json")
+    again = ident(*images, "--suite", "table5", "--row", "box-normal", "--json")
     assert again.returncode == 0, again.stderr
     plain, own = json.loads(again.stdout)["rows"]
-    assert (plain["row"], plain["own"]) == (1, "mine.encoder")
+    assert (plain["row"], plain["own"]) == ("box-normal", "mine.encoder")
     assert own["own"] == "mine.loss, mine.encoder"
     assert own["unsupervised"]["r2"]["paper"] is None
 
@@ -302,11 +314,11 @@ def test_a_loss_of_ones_own_gets_its_row(images: tuple[str, ...], ident: Run) ->
 def test_two_processes_share_each_batch(images: tuple[str, ...], ident: Run, tmp_path: Path) -> None:
     (tmp_path / "tiny.toml").write_text(IMAGES.replace("600", "60"))
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
-    command = [*torchrun, "-m", "ident.cli", *images, "--row", "1", "--out", "two"]
+    command = [*torchrun, "-m", "ident.cli", *images, "--row", "box-normal", "--out", "two"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=HANG)
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("Table 4") == 1
-    alone = ident(*images, "--row", "1", "--out", "one")
+    alone = ident(*images, "--row", "box-normal", "--out", "one")
     assert alone.returncode == 0, alone.stderr
     one, two = (
         json.loads(next((tmp_path / folder).rglob("result.json")).read_text())["history"] for folder in ("one", "two")
@@ -330,8 +342,11 @@ def test_two_processes_share_each_batch(images: tuple[str, ...], ident: Run, tmp
         (["x", "--data", "y"], "DATA x and --data y: give one of them"),
         (["--suite", "table2", "x"], "--suite table2: has no images; leave out --data"),
         (["--suite", "table2", "--data", "x"], "--suite table2: has no images; leave out --data"),
-        (["--suite", "table2", "--space", "sphere"], "table2 has no row with model-space sphere. Its rows are 1: box"),
-        (["--suite", "table2", "--row", "11"], "no row with row 11"),
+        (
+            ["--suite", "table2", "--space", "sphere"],
+            "no row with model-space sphere. Its rows are laplace-box-laplace: ",
+        ),
+        (["--suite", "table2", "--row", "normal-box"], "no row 'normal-box'; did you mean normal-box-normal? Its row"),
         (["--suite", "table2", "--tier", "desktop"], "'desktop': choose from demo, laptop, paper"),
         (["--suite", "table2", "--tier", "none.toml"], "none.toml: No such file"),
         (["--suite", "table9"], "'table9' is not one of"),
@@ -345,7 +360,7 @@ def test_two_processes_share_each_batch(images: tuple[str, ...], ident: Run, tmp
             "--kind supervised: --loss is of",
         ),
         (["--suite", "table2", "--parallel", "--device", "cuda:1"], "--device cuda:1: --gpus, --parallel"),
-        (["--suite", "aninfonce", "--row", "22", "--loss", "math:hypot"], "none of these rows has pairs"),
+        (["--suite", "aninfonce", "--row", "hard-negatives", "--loss", "math:hypot"], "none of these rows has pairs"),
     ],
 )
 def test_the_impossible_is_refused_in_one_line(ident_here: Run, arguments: list[str], says: str) -> None:

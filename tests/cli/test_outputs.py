@@ -20,8 +20,9 @@ from ident.render.store.storage import Storage
 from tests.render.store.test_dataset import WANTED, N, paint
 
 LAYOUTS = ("3dident", "causal3dident", "webdataset", "mds", "huggingface")
-IDENTITY = ("bench", "--suite", "table2", "--row", "3", "--kind", "identity", "--device", "cpu", "--out")
-RUN = "table2/laptop/row01-identity-seed0"
+ROW = ("--suite", "table2", "--row", "normal-box-normal")
+IDENTITY = ("bench", *ROW, "--kind", "identity", "--device", "cpu", "--out")
+RUN = "table2/laptop/laplace-box-laplace-identity-seed0"
 
 
 @pytest.fixture(scope="module")

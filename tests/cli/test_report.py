@@ -9,7 +9,7 @@ from tests.conftest import Run
 
 
 def test_a_page_of_what_bench_made(ident: Run, tmp_path: Path) -> None:
-    done = ident("bench", "--suite", "table2", "--row", 3, "--kind", "identity", "--device", "cpu")
+    done = ident("bench", "--suite", "table2", "--row", "normal-box-normal", "--kind", "identity", "--device", "cpu")
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "results" / "table2" / "laptop" / "results.jsonl").read_text().count("\n") == 1
     broken = tmp_path / "results" / "table2" / "laptop" / "broken" / "result.json"

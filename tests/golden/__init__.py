@@ -36,10 +36,11 @@ PAIRS = {
     "nearest in some": "--n 64 --seed 3 --pairs nearest --conditional gennorm(3,0.4) --latents alpha,beta,gamma",
 }
 BENCHED = {
-    "table1": "--row 1 --row 3 --seeds 1",
-    "table2": "--row 1 --row 3 --kind unsupervised --seeds 2",
-    "aninfonce": "--row 2 --row 22 --row 23 --row 25",
-    "table4": "--row 1 --row 3 --row 5 --row 6 --row 7 --row 8 --row 9",
+    "table1": "--row sphere-vmf1-vmf --row sphere-laplace-vmf --seeds 1",
+    "table2": "--row laplace-box-laplace --row normal-box-normal --kind unsupervised --seeds 2",
+    "aninfonce": "--row aninfonce-lambda1 --row hard-negatives --row two-sources-infonce --row two-sources-ensemble",
+    "table4": "--row box-normal --row box-laplace --row augmentations --row box-aninfonce --row box-align-uniform "
+    "--row supervised --row untrained",
 }
 """Rows by suite: pairs among a batch, one positive each; a curriculum; hard negatives, ensembles; pairs of images."""
 

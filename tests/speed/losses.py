@@ -53,7 +53,7 @@ def rejected(z: Tensor, p: int, generator: torch.Generator) -> Tensor:
 
 
 def trained() -> tuple[nn.Module, nn.Module, torch.optim.Optimizer]:
-    """Mixing, encoder and optimizer of row 3 of Table 2."""
+    """Mixing, encoder and optimizer of `normal-box-normal` of Table 2."""
     torch.manual_seed(0)
     encoder = encoders.encoder(DIM, "box")
     return mixing(DIM, seed=0, pool=100), encoder, torch.optim.Adam(encoder.parameters(), lr=1e-4)

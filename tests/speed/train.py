@@ -1,7 +1,7 @@
 """Training on images end to end, against a plain loop over PNG files, and against the encoder alone.
 
-All three take steps of row 1 of Table 4 with images of 224 x 224: search, decoding, forward, backward and Adam. Ours
-are in bfloat16, channels last; the plain loop's are what one would write first.
+All three take steps of `box-normal` of Table 4 with images of 224 x 224: search, decoding, forward, backward and Adam.
+Ours are in bfloat16, channels last; the plain loop's are what one would write first.
 """
 
 from __future__ import annotations
@@ -50,9 +50,10 @@ def render(folder: Path) -> dict[str, data.Data]:
 
 
 def task_of(found: dict[str, data.Data]) -> Images:
-    """Row 1 of Table 4."""
+    """`box-normal` of Table 4."""
     tier = replace(tiers.load_tier("paper", images=True), unsupervised=TRAINING, samples=16)
-    return Images(runs.Run("table4", rows.load_suite("table4").rows[0], "unsupervised", 0, tier, found), "cpu")
+    row = rows.load_suite("table4").row("box-normal")
+    return Images(runs.Run("table4", row, "unsupervised", 0, tier, found), "cpu")
 
 
 def ours(found: dict[str, data.Data], alone: bool) -> Step:
