@@ -42,6 +42,8 @@ def load(text: str) -> Callable[..., Any]:
 @cache
 def digest(text: str) -> str:
     """A digest of the file that has what is named, as it was when it was first asked for: as it is loaded."""
-    module = sys.modules[load(text).__module__]
+    named = load(text)
+    of_code = hasattr(named, "__qualname__")  # a function or a class, which may come from another module
+    module = sys.modules[named.__module__ if of_code else text.partition(":")[0]]
     file = getattr(module, "__file__", None)
     return sha256(Path(file).read_bytes()).hexdigest() if file else ""

@@ -13,6 +13,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ident.benchmark.suites import data as datasets
+from ident.benchmark.suites import suite as suites
+from ident.benchmark.suites.rows import KINDS
+from ident.benchmark.suites.suite import Suite
 from ident.cli.options import one_place, own
 from ident.cli.progress import duration, plural, progress
 from ident.cli.terminal import say, say_json, say_table, warn
@@ -24,14 +27,10 @@ if TYPE_CHECKING:
     from ident.benchmark.suites.bench import Tell
     from ident.benchmark.suites.data import Data
     from ident.benchmark.suites.results import Result
-    from ident.benchmark.suites.rows import Suite
     from ident.benchmark.suites.runs import Run
 
-    Train = Callable[..., Iterator[tuple[Run, Result]]]
+    Train = Callable[..., Iterator[tuple[Run, Result | None]]]
 
-SUITES = ("table4", "table5", "table1", "table2", "marginals", "aninfonce")
-OF_IMAGES = ("table4", "table5")
-KINDS = ("identity", "supervised", "unsupervised")
 
 EPILOG = """\b
 Examples:
@@ -45,7 +44,13 @@ Examples:
 @click.command(epilog=EPILOG)
 @click.argument("place", metavar="[DATA]", required=False)
 @click.option(
-    "--suite", "suite_name", type=click.Choice(SUITES), default="table4", show_default=True, help="Which table."
+    "--suite",
+    "suite_name",
+    metavar="NAME",
+    default="table4",
+    show_default=True,
+    shell_complete=lambda _, __, typed: [name for name in suites.names() if name.startswith(typed)],
+    help=f"Which table: {', '.join(suites.names())}, or a file of yours.",
 )
 @click.option(
     "--tier",
@@ -68,7 +73,7 @@ Examples:
 @click.option(
     "--encoder", metavar="NAME", callback=own, help="mlp, resnet18, resnet50, resnet101, or MODULE:NAME of yours."
 )
-@click.option("--trust", is_flag=True, help="Import the modules of yours that the file of --tier names.")
+@click.option("--trust", is_flag=True, help="Import the modules of yours that the files of --suite and --tier name.")
 @click.option(
     "--seeds", type=click.IntRange(min=1), default=1, show_default=True, help="Runs of each. The papers: 3 or 5."
 )
@@ -111,7 +116,9 @@ def bench(
     """
     data = one_place(place, data)
     check_folder(out)
-    if suite_name in OF_IMAGES and not render:
+    suite = suites.load_suite(suite_name)
+    suites.check_trusted(suite, trust=trust)
+    if suite.images and not render:
         datasets.check_all_there(datasets.places(data, test_data))
 
     # Here, as PyTorch takes seconds.
@@ -119,16 +126,14 @@ def bench(
     from ident.benchmark.latents import distributions
     from ident.benchmark.report import tables
     from ident.benchmark.suites import bench as work
-    from ident.benchmark.suites import results
-    from ident.benchmark.suites.rows import load_suite, select, with_loss
-    from ident.benchmark.suites.runs import runs_of
+    from ident.benchmark.suites.rows import with_loss
+    from ident.benchmark.suites.runs import of_tier, runs_of
     from ident.benchmark.suites.tiers import load_tier
     from ident.benchmark.training import distributed
 
-    suite = load_suite(suite_name)
     tier = load_tier(tier_name, images=suite.images, encoder=encoder, trust=trust)
     wanted = {name: text for name, text in filters.items() if text is not None}
-    rows = select(suite, wanted, ids)
+    rows = suites.select(suite, wanted, ids)
     chosen = tuple(kind for kind in KINDS if not kinds or kind in kinds)
     if trust:
         plugins.look_here()
@@ -165,20 +170,20 @@ def bench(
     folder = out / suite.folder / tier.name
     if gpus and not distributed.launched():
         if not force:
-            work.left_of(runs, folder, force=False)  # which says what is impossible in one line
+            work.left_of(suite, runs, folder, force=False)  # which says what is impossible in one line
         work.launch(gpus, ["-m", "ident.cli", *sys.argv[1:]])
     train = partial(work.by_ray, address=ray_address) if parallel or ray_address else work.here
     with distributed.joined(device) as device:
         first = distributed.rank() == 0
         make_inside(out, suite.folder, tier.name)
         with lock(folder / LOCK, f"{folder}: somebody works there") if first else nullcontext():
-            left = work.left_of(runs, folder, force=force)
+            left = work.left_of(suite, runs, folder, force=force)
             if first and len(left) < len(runs):
                 say(f"{plural(len(runs) - len(left), 'run')} of {len(runs)} done before", err=True)
             train_left(suite, left, folder, partial(train, device=device))
             if not first:  # of those that share each batch, who alone writes
                 return
-            there = results.of_tier(suite, tier, folder, found, warn)
+            there = of_tier(suite, tier, folder, found, warn)
             lines = tables.lines_of(suite, there)
             into = make_inside(out, suite.name, tier.name)
             files = report.write(suite, lines, into)
@@ -202,19 +207,17 @@ def train_left(suite: Suite, left: Sequence[Run], folder: Path, train: Train) ->
     first = distributed.rank() == 0
     with telling(suite.name, suite.metrics[0], left) if first else nullcontext(lambda *_: None) as tell:
         for run, result in train(left, folder, tell=tell):
-            if first:
+            if result:  # of those that share each batch the first has it
                 tell(run, steps_of(run), {})
-                scores = result["scores"][suite.split]
-                texts = [f"{name} {100 * scores[name]['value']:.2f}" for name in suite.metrics]
-                say(f"{labelled(suite, run)}: {', '.join(texts)}, {duration(result['seconds'])}", err=True)
+                scores = result.scores[suite.split]
+                texts = [f"{name} {100 * scores[name].value:.2f}" for name in suite.metrics]
+                say(f"{labelled(suite, run)}: {', '.join(texts)}, {duration(result.seconds)}", err=True)
 
 
 def labelled(suite: Suite, run: Run) -> str:
     """The name of a run, and how many rows share it."""
-    from ident.benchmark.suites.runs import sharing
-
-    rows = sharing(suite, run.row, run.kind)
-    return f"{run.name}, shared by {len(rows)} rows" if len(rows) > 1 else run.name
+    sharing = len(suite.sharing(run.row, run.kind))
+    return f"{run.name}, shared by {sharing} rows" if sharing > 1 else run.name
 
 
 def steps_of(run: Run) -> int:
@@ -245,10 +248,10 @@ def printed(suite: Suite, lines: Sequence[Line]) -> tuple[list[str], list[list[s
 
     columns, rows = tables.columns_of(suite, lines), list[list[str]]()
     for line in lines:
-        texts = [line.label, *tables.described(suite, line)]
+        texts = tables.texts(line)
         for column in columns.values():
             score = column.cell(suite, line)
             text = score.text + (f" ({score.paper[0]:.2f})" if score.paper else "") if score else ""
             texts.append(column.above(line) or text)
         rows.append(texts)
-    return ["row", "data", "model", *columns], rows
+    return [*tables.COLUMNS, *columns], rows

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from ident.benchmark.suites.suite import load_suite
 from ident.cli.terminal import say, say_json, warn
 from ident.render.store.files import check_folder
 
@@ -14,15 +15,17 @@ Examples:
   ident report
   ident report results/table2 --out page
   ident report mine theirs
+  ident report --suite mine.toml
 """
 
 
 @click.command(epilog=EPILOG)
 @click.argument("results", nargs=-1, type=click.Path(path_type=Path))
 @click.option("--out", type=click.Path(path_type=Path), default="report", show_default=True, help="The page goes here.")
+@click.option("--suite", "suites", multiple=True, metavar="FILE", help="A suite of yours, if results are of one.")
 @click.option("--force", is_flag=True, help="Overwrite an index.html that is no report.")
 @click.option("--json", "as_json", is_flag=True, help="Print page, files and results as one JSON object.")
-def report(results: tuple[Path, ...], out: Path, force: bool, as_json: bool) -> None:
+def report(results: tuple[Path, ...], out: Path, suites: tuple[str, ...], force: bool, as_json: bool) -> None:
     """Make a page of results.
 
     RESULTS is a folder that `ident bench` wrote to, or that of a suite or a tier in it.  [default: results] Of several,
@@ -30,11 +33,12 @@ def report(results: tuple[Path, ...], out: Path, force: bool, as_json: bool) -> 
     the tables as LaTeX and CSV, and results.jsonl, one line a run, lie beside it.
     """
     check_folder(out)
-    from ident.benchmark.report import page, reading  # here: they take PyTorch, which takes seconds
+    own = [load_suite(suite) for suite in suites]
+    from ident.benchmark.report import page, reading  # here: they take Matplotlib, which takes a second
 
-    sources = [reading.read(place, warn) for place in results or (Path("results"),)]
-    made = page.write(sources, out, warn, force=force)
+    folders = [reading.read(place, warn, own) for place in results or (Path("results"),)]
+    written = page.write(folders, out, warn, force=force)
     if as_json:
-        say_json(made)
+        say_json(written)
     else:
-        say(made["page"])
+        say(written["page"])

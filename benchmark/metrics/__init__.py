@@ -1,1 +1,12 @@
-"""How well latents were recovered: scores, with intervals and chance."""
+"""How well a representation shows the factors behind it: metrics by name, with intervals and chance.
+
+Importing this takes no PyTorch: a representation is an array.
+"""
+
+from __future__ import annotations
+
+from ident.benchmark.metrics.metric import Metric, Score
+from ident.benchmark.metrics.registry import METRICS, load
+from ident.benchmark.metrics.scores import score, value
+
+__all__ = ["METRICS", "Metric", "Score", "load", "score", "value"]

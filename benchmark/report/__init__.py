@@ -9,7 +9,7 @@ from pathlib import Path
 from ident.benchmark.report import plots, records
 from ident.benchmark.report.formats import latex, markdown, sheet
 from ident.benchmark.report.tables import Line, as_data, distinct
-from ident.benchmark.suites.rows import Suite
+from ident.benchmark.suites.suite import Suite
 from ident.render.store import files
 
 __all__ = ["Line", "as_data", "markdown", "write"]

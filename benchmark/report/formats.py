@@ -7,8 +7,8 @@ import re
 from collections.abc import Sequence
 from io import StringIO
 
-from ident.benchmark.report.tables import Line, columns_of, described
-from ident.benchmark.suites.rows import Suite
+from ident.benchmark.report.tables import COLUMNS, Line, columns_of, texts
+from ident.benchmark.suites.suite import Suite
 
 LATEX = {
     "\\": r"\textbackslash{}",
@@ -26,35 +26,36 @@ LATEX = {
 def cells(suite: Suite, lines: Sequence[Line]) -> list[list[str]]:
     """The heads, then of each line the scores, the papers', and how far the last one is from the paper's."""
     columns, with_paper = columns_of(suite, lines), any(row.paper for row in suite.rows)
-    heads = ["row", "data", "model"]
+    heads = list(COLUMNS)
     for name in columns:
         heads += [name, "paper"] if with_paper else [name]
     table = [heads + (["difference"] if with_paper else [])]
     for line in lines:
-        difference, texts = None, [line.label, *described(suite, line)]
+        difference, row = None, texts(line)
         for column in columns.values():
             score, above = column.cell(suite, line), column.above(line)
-            texts.append(above or (score.text if score else ""))
+            row.append(above or (score.text if score else ""))
             difference = score.difference if score and not above else None
             if with_paper:
-                texts.append(score.papers if score and not above else "")
+                row.append(score.papers if score and not above else "")
         if with_paper:
-            texts.append("" if difference is None else f"{difference:+.2f}")
-        table.append(texts)
+            row.append("" if difference is None else f"{difference:+.2f}")
+        table.append(row)
     return table
 
 
 def markdown(suite: Suite, lines: Sequence[Line]) -> str:
     """The table for a document."""
-    heads, *rows = [[re.sub(r"([\\|`*_<\[])", r"\\\1", text) for text in texts] for texts in cells(suite, lines)]
-    table = "".join(f"| {' | '.join(texts)} |\n" for texts in (heads, ["---"] * len(heads), *rows))
+    heads, *rows = [[re.sub(r"([\\|`*_<\[])", r"\\\1", text) for text in row] for row in cells(suite, lines)]
+    table = "".join(f"| {' | '.join(row)} |\n" for row in (heads, ["---"] * len(heads), *rows))
     return f"# {suite.title}\n\nScores: {' and '.join(suite.metrics)} in percent.\n\n{table}"
 
 
 def latex(suite: Suite, lines: Sequence[Line]) -> str:
     """The table for a paper, with the rules of booktabs."""
-    heads, *rows = (" & ".join(map(escaped, texts)) + r" \\" for texts in cells(suite, lines))
-    aligned = "lll" + "r" * (heads.count(" & ") - 2)
+    table = cells(suite, lines)
+    heads, *rows = (" & ".join(map(escaped, row)) + r" \\" for row in table)
+    aligned = "l" * len(COLUMNS) + "r" * (len(table[0]) - len(COLUMNS))
     parts = [
         rf"\begin{{tabular}}{{{aligned}}}",
         r"\toprule",
@@ -77,9 +78,9 @@ def sheet(suite: Suite, lines: Sequence[Line]) -> str:
     columns, file = columns_of(suite, lines), StringIO()
     writer = csv.writer(file, lineterminator="\n")
     numbers = ("", " sd", " low", " high", " seeds", " paper", " paper sd")
-    writer.writerow(["row", "data", "model", *(f"{name}{number}" for name in columns for number in numbers)])
+    writer.writerow([*COLUMNS, *(f"{name}{number}" for name in columns for number in numbers)])
     for line in lines:
-        row = [line.label, *described(suite, line)]
+        row = texts(line)
         for column in columns.values():
             if score := column.cell(suite, line):
                 sd = f"{score.sd:.2f}" if score.seeds > 1 else ""

@@ -1,4 +1,4 @@
-"""Results as they lie in a folder: found, checked, grouped by suite and tier. No tier's file and no data are needed."""
+"""Results as they lie in a folder: read, checked, grouped by suite and tier. No tier's file and no data are needed."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ident.benchmark.report.tables import Line, lines_of
-from ident.benchmark.suites.results import RESULT, Result, Warn, load_all
-from ident.benchmark.suites.rows import SUITES, Suite, load_suite
+from ident.benchmark.suites.results import RESULT, Result, Warn, known_suites, load_all
+from ident.benchmark.suites.suite import Suite
 from ident.render.errors import Impossible
 
 DEPTHS = range(1, 4)
@@ -26,17 +26,18 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Source:
+class Folder:
     """A folder of results."""
 
     place: Path
     parts: Sequence[Part]
 
 
-def read(place: Path, warn: Warn) -> Source:
-    """All that a folder has. What is damaged, or none of ours, is left out with a warning."""
+def read(place: Path, warn: Warn, suites: Sequence[Suite] = ()) -> Folder:
+    """All that a folder has of our suites and more. What is damaged, or of no such, is left out with a warning."""
     paths = sorted(path for depth in DEPTHS for path in place.glob("*/" * depth + RESULT))
-    results = load_all(paths, warn)
+    known = known_suites(suites)
+    results = load_all(paths, warn, known)
     if not results:
         lacking = f"none of its {len(paths)} results can be read" if paths else "no results there"
         raise Impossible(
@@ -45,20 +46,18 @@ def read(place: Path, warn: Warn) -> Source:
     for name in unlike(results):
         warn(f"{place}: seeds of {name} were made by different settings; their mean says little")
     parts = list[Part]()
-    for suite in map(load_suite, SUITES):
-        of_it = [result for result in results if result["suite"] == suite.folder]
-        for tier in sorted({result["tier"] for result in of_it}):
-            parts.append(Part(suite, tier, lines_of(suite, [result for result in of_it if result["tier"] == tier])))
-    return Source(place, parts)
+    for suite in known.values():
+        of_suite = [result for result in results if result.suite == suite.folder]
+        for tier in sorted({result.tier for result in of_suite}):
+            parts.append(Part(suite, tier, lines_of(suite, [result for result in of_suite if result.tier == tier])))
+    return Folder(place, parts)
 
 
 def unlike(results: Iterable[Result]) -> list[str]:
     """The runs whose seeds differ in more than the seed."""
-    made = dict[str, set[str]]()
+    recipes = dict[str, set[str]]()
     for result in results:
-        recipe = {name: value for name, value in json.loads(result["recipe"]).items() if name != "seed"}
-        name = (
-            ", ".join(f"{key} {result[key]}" for key in ("suite", "tier", "row", "kind")) + f" {result['own']}".rstrip()
-        )
-        made.setdefault(name, set()).add(json.dumps(recipe, sort_keys=True))
-    return [name for name, recipes in made.items() if len(recipes) > 1]
+        recipe = {name: value for name, value in result.settings.items() if name != "seed"}
+        run = f"suite {result.suite}, tier {result.tier}, row {result.row}, kind {result.kind} {result.own}".rstrip()
+        recipes.setdefault(run, set()).add(json.dumps(recipe, sort_keys=True))
+    return [run for run, different in recipes.items() if len(different) > 1]

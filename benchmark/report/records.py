@@ -6,9 +6,9 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from ident.benchmark.report.tables import DESCRIBED, Line
+from ident.benchmark.report.tables import Line
 from ident.benchmark.suites.results import Result
-from ident.benchmark.suites.rows import Suite
+from ident.benchmark.suites.suite import Suite
 
 
 def records(suite: Suite, lines: Sequence[Line]) -> list[dict[str, Any]]:
@@ -18,28 +18,28 @@ def records(suite: Suite, lines: Sequence[Line]) -> list[dict[str, Any]]:
         for line in lines
         for kind in line.row.kinds
         for result in line.results.get(kind, ())
-        if result["row"] == line.row.id
+        if result.row == line.row.id
     ]
 
 
 def record(suite: Suite, line: Line, result: Result) -> dict[str, Any]:
     """What a run is of, its scores in percent, and the paper's."""
-    recipe = json.loads(result["recipe"])
-    row = {name: getattr(line.row, name) for name in DESCRIBED}
-    made: dict[str, Any] = {"suite": suite.name, "tier": result["tier"], "row": line.row.id}
-    made |= {"own": line.own, "kind": result["kind"], "seed": result["seed"], **row}
-    made |= {"loss": str(recipe.get("loss", line.row.loss)), "encoder": str(recipe.get("encoder", ""))}
-    for split, metrics in result["scores"].items():
+    settings, row = result.settings, line.row.described()
+    record: dict[str, Any] = {"suite": suite.name, "tier": result.tier, "row": line.row.id}
+    record |= {"own": line.own, "kind": result.kind, "seed": result.seed, **row}
+    record |= {"loss": str(settings.get("loss", row["loss"])), "encoder": str(settings.get("encoder", ""))}
+    for split, metrics in result.scores.items():
         for metric, score in metrics.items():
-            made[f"{split}_{metric}"] = 100 * score["value"]
-            made |= {f"{split}_{metric}_{name}": 100 * score[name] for name in ("low", "high", "chance")}
-    made["split"] = suite.split
-    paper = {} if line.own else line.row.paper.get(result["kind"], {})
+            record[f"{split}_{metric}"] = 100 * score.value
+            for name in ("low", "high", "chance"):
+                record[f"{split}_{metric}_{name}"] = 100 * getattr(score, name)
+    record["split"] = suite.split
+    paper = {} if line.own else line.row.paper.get(result.kind, {})
     for metric in suite.metrics:
-        made[f"paper_{metric}"], made[f"paper_{metric}_sd"] = paper.get(metric, (None, None))
-    return made | {"seconds": result["seconds"], "ident": str(result["machine"]["ident"])}
+        record[f"paper_{metric}"], record[f"paper_{metric}_sd"] = paper.get(metric, (None, None))
+    return record | {"seconds": result.seconds, "ident": str(result.machine["ident"])}
 
 
-def as_lines(made: Sequence[dict[str, Any]]) -> bytes:
+def as_lines(records: Sequence[dict[str, Any]]) -> bytes:
     """Records as JSON, one a line."""
-    return "".join(f"{json.dumps(one)}\n" for one in made).encode()
+    return "".join(f"{json.dumps(record)}\n" for record in records).encode()

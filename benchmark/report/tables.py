@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from ident.benchmark import plugins
+from ident.benchmark.metrics.registry import known
 from ident.benchmark.suites.results import Result
-from ident.benchmark.suites.rows import KINDS, Row, Suite, shortened
-from ident.benchmark.suites.runs import shared_row, sharing
+from ident.benchmark.suites.rows import KINDS, Row
+from ident.benchmark.suites.suite import Suite
 
-DESCRIBED = ("latent_space", "marginal", "conditional", "dim", "model_space", "model", "loss", "matches")
-"""What tables as data have of a row."""
 SHORT = 30
 """Letters of ids that a label lists."""
 
@@ -39,9 +37,27 @@ class Line:
         return f"{listed(self.shared or (self.row.id,))} {self.own}".strip()
 
     @property
+    def words(self) -> Mapping[str, str]:
+        """What it is: of a row, or what the rows agree in that share its runs."""
+        return self.row.words(next(iter(self.results)) if self.shared else "")
+
+    @property
     def whole(self) -> bool:
         """Whether it has the score that its row is there for."""
         return bool(self.results.get(max(self.row.kinds, key=KINDS.index)))
+
+
+COLUMNS: dict[str, Callable[[Line], str]] = {
+    "row": lambda line: line.label,
+    "data": lambda line: line.words["data"],
+    "model": lambda line: line.words["model"],
+}
+"""What each table has, by its head, before the scores: on the page, in all formats and in a terminal."""
+
+
+def texts(line: Line) -> list[str]:
+    """What each table has of a line before the scores."""
+    return [text(line) for text in COLUMNS.values()]
 
 
 def listed(ids: Sequence[str]) -> str:
@@ -54,15 +70,15 @@ def lines_of(suite: Suite, results: Sequence[Result]) -> list[Line]:
     """The rows that have results, and behind each what is the user's. A run that rows share stands in all of them."""
     lines = list[Line]()
     for row in suite.rows:
-        for own in sorted({"", *(result["own"] for result in results if result["row"] == row.id)}):
-            found = dict[str, list[Result]]()
+        for own in sorted({"", *(result.own for result in results if result.row == row.id)}):
+            seeds = dict[str, list[Result]]()
             for kind in row.kinds:
-                run = shared_row(suite, row, kind).id, own, kind
-                of_it = [one for one in results if (one["row"], one["own"], one["kind"]) == run]
-                if of_it:
-                    found[kind] = sorted(of_it, key=lambda result: int(result["seed"]))
-            if found:
-                lines.append(Line(trained(row, found) if own else row, found, own))
+                run = suite.sharing(row, kind)[0].id, own, kind
+                of_run = [result for result in results if (result.row, result.own, result.kind) == run]
+                if of_run:
+                    seeds[kind] = sorted(of_run, key=lambda result: result.seed)
+            if seeds:
+                lines.append(Line(trained(row, seeds) if own else row, seeds, own))
     return lines
 
 
@@ -75,7 +91,7 @@ def distinct(suite: Suite, lines: Sequence[Line]) -> list[Line]:
     labels, table = dict[tuple[str, str, str], str](), list[Line]()
 
     def run(line: Line, kind: str) -> tuple[str, str, str]:
-        return line.results[kind][0]["row"], line.own, kind
+        return line.results[kind][0].row, line.own, kind
 
     for line in filter(lambda line: line.whole, lines):
         above = {kind: labels[run(line, kind)] for kind in line.results if run(line, kind) in labels}
@@ -83,8 +99,8 @@ def distinct(suite: Suite, lines: Sequence[Line]) -> list[Line]:
         table.append(replace(line, above=above))
     for line in lines:
         for kind in (kind for kind in line.results if run(line, kind) not in labels):
-            rows = sharing(suite, line.row, kind)
-            table.append(Line(suite.row(rows[0]), {kind: line.results[kind]}, line.own, rows))
+            rows = suite.sharing(line.row, kind)
+            table.append(Line(rows[0], {kind: line.results[kind]}, line.own, [row.id for row in rows]))
             labels[run(line, kind)] = table[-1].label
     places = [row.id for row in suite.rows]
     return sorted(table, key=lambda line: places.index(line.row.id))
@@ -92,8 +108,8 @@ def distinct(suite: Suite, lines: Sequence[Line]) -> list[Line]:
 
 def trained(row: Row, results: Mapping[str, Sequence[Result]]) -> Row:
     """A row with the loss that its results are of, if that is the user's."""
-    losses = [json.loads(result["recipe"]).get("loss") for result in results.get("unsupervised", ())]
-    return replace(row, loss=losses[0]) if losses and plugins.is_one(str(losses[0])) else row
+    losses = [str(result.settings.get("loss")) for result in results.get("unsupervised", ())]
+    return row.trained_by(losses[0]) if losses and plugins.is_one(losses[0]) else row
 
 
 @dataclass(frozen=True)
@@ -125,11 +141,11 @@ class Cell:
 
 def cell(suite: Suite, line: Line, kind: str, metric: str) -> Cell | None:
     """The score of a kind of a row, if there is a result."""
-    found = line.results.get(kind, ())
-    if not found:
+    results = line.results.get(kind, ())
+    if not results:
         return None
-    scores = [result["scores"][suite.split][metric] for result in found]
-    values, low, high = ([100 * score[name] for score in scores] for name in ("value", "low", "high"))
+    scores = [result.scores[suite.split][metric] for result in results]
+    values, low, high = ([100 * getattr(score, name) for score in scores] for name in ("value", "low", "high"))
     sd = float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
     paper = None if line.own else line.row.paper.get(kind, {}).get(metric)
     return Cell(float(np.mean(values)), sd, len(values), float(np.mean(low)), float(np.mean(high)), paper)
@@ -165,35 +181,27 @@ def columns_of(suite: Suite, lines: Sequence[Line]) -> dict[str, Column]:
     return {kind if one else f"{kind} {metric}": Column(kind, metric) for kind in kinds for metric in suite.metrics}
 
 
-def described(suite: Suite, line: Line) -> tuple[str, str]:
-    """Data and model of a row in words; of a line for runs that rows share, what these agree in."""
-    row = line.row
-    if line.shared:
-        space = row.model_space if "identity" not in line.results else ""
-        return f"{row.latent_space.partition('(')[0]}, {row.marginal}", space
-    data = f"{row.marginal}, {shortened(row.conditional)}"
-    if not suite.images:
-        data = f"{row.latent_space.partition('(')[0]}, {data}"
-    model = f"{row.model_space}, {row.model}" + ("" if row.loss == "infonce" else f", {row.loss}")
-    if row.kinds in (("supervised",), ("identity",)):
-        data, model = "", {"supervised": f"supervised, {row.model_space}", "identity": "untrained"}[row.kinds[0]]
-    return data, model + (", itself" if row.itself else "")
-
-
 def as_data(suite: Suite, lines: Sequence[Line]) -> list[dict[str, Any]]:
     """The table as data: a row each, with all that is known of it."""
     table = []
     for line in lines:
         row = line.row
-        entry: dict[str, Any] = {"row": row.id, "own": line.own, **{name: getattr(row, name) for name in DESCRIBED}}
+        entry: dict[str, Any] = {"row": row.id, "own": line.own, **row.described()}
         for kind in row.kinds:
             scores = {metric: cell(suite, line, kind, metric) for metric in suite.metrics}
             if any(scores.values()):
-                entry[kind] = {metric: written(found) for metric, found in scores.items() if found}
+                entry[kind] = {metric: rounded(score) for metric, score in scores.items() if score}
         if line.shared:
             entry["rows"] = list(line.shared)
-        table.append(entry | {"groups": groups(line), "learned": learned(line)})
+        table.append(entry | {"groups": groups(suite, line), "learned": learned(line)})
     return table
+
+
+def rounded(score: Cell) -> dict[str, Any]:
+    """A score as data."""
+    numbers: dict[str, Any] = {name: round(getattr(score, name), 2) for name in ("ours", "sd", "low", "high")}
+    difference = None if score.difference is None else round(score.difference, 2)
+    return {**numbers, "seeds": score.seeds, "paper": score.paper, "difference": difference}
 
 
 def remarks(suite: Suite, lines: Sequence[Line]) -> list[str]:
@@ -203,40 +211,27 @@ def remarks(suite: Suite, lines: Sequence[Line]) -> list[str]:
         for kind, results in line.results.items():
             if kind == "identity" or kind in line.above:
                 continue
-            for metric in suite.metrics:
-                scores = [result["scores"][suite.split][metric] for result in results]
-                ours, chance = (100 * float(np.mean([score[name] for score in scores])) for name in ("value", "chance"))
-                samples = json.loads(results[0]["recipe"]).get("samples")
-                if metric == "r2" and ours < 0:
-                    what = f"r2 {ours:.2f}, below 0: worse than the mean of the latents"
-                elif metric != "r2" and ours <= chance:
-                    what = f"{metric} {ours:.2f}, by chance {chance:.2f}"
-                else:
-                    continue
-                few = metric == "r2" and chance < -50
-                why = f"{samples} samples are too few for {line.row.dim} latents" if few else "it has not learned them"
-                said.append(f"{line.label}, {kind}: {what}; {why}")
+            for name in suite.metrics:
+                scores = [result.scores[suite.split][name] for result in results]
+                ours, chance = (float(np.mean([getattr(score, of) for score in scores])) for of in ("value", "chance"))
+                samples = results[0].settings.get("samples")
+                if verdict := known(name).verdict(ours, chance, samples=samples, dim=len(results[0].factors)):
+                    said.append(f"{line.label}, {kind}: {verdict}")
     return said
 
 
-def written(found: Cell) -> dict[str, Any]:
-    """A score as data."""
-    numbers = {"ours": found.ours, "sd": found.sd, "low": found.low, "high": found.high}
-    rounded: dict[str, Any] = {name: round(value, 2) for name, value in numbers.items()}
-    difference = None if found.difference is None else round(found.difference, 2)
-    return {**rounded, "seeds": found.seeds, "paper": found.paper, "difference": difference}
-
-
-def groups(line: Line) -> dict[str, float]:
-    """R2 in percent of each group of latents of a row."""
-    found = line.results.get("unsupervised", ())
-    per_latent = np.array([result["scores"]["test"]["r2"]["per_latent"] for result in found])
-    return {name: float(100 * per_latent[:, list(some)].mean()) for name, some in line.row.groups.items() if found}
+def groups(suite: Suite, line: Line) -> dict[str, float]:
+    """The first score of a suite, in percent, of each group of factors of a row."""
+    scores = [result.scores[suite.split][suite.metrics[0]] for result in line.results.get("unsupervised", ())]
+    if not scores or not all(score.per_latent for score in scores):
+        return {}
+    each = np.array([score.per_latent for score in scores])
+    return {name: float(100 * each[:, list(some)].mean()) for name, some in line.row.groups.items()}
 
 
 def learned(line: Line) -> list[float]:
     """The precisions that were learned, in rising order for each loss; the mean over seeds."""
-    found = [result["learned"] for result in line.results.get("unsupervised", ()) if result["learned"]]
-    if not found:
+    each = [result.learned for result in line.results.get("unsupervised", ()) if result.learned]
+    if not each:
         return []
-    return [float(value) for value in np.sort(np.reshape(found, (len(found), -1, line.row.dim)), -1).mean(0).ravel()]
+    return [float(value) for value in np.sort(np.reshape(each, (len(each), -1, line.row.dim)), -1).mean(0).ravel()]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 import re
@@ -10,7 +9,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NoReturn
@@ -20,9 +18,10 @@ import torch
 
 from ident.benchmark.latents import distributions
 from ident.benchmark.suites.images import Images
-from ident.benchmark.suites.results import FORMAT, NEIGHBOURS, RECOVERED, RESULT, Result, recipe_of, result_of
-from ident.benchmark.suites.rows import AUGMENTATIONS, Suite
-from ident.benchmark.suites.runs import Run
+from ident.benchmark.suites.results import NEIGHBOURS, RECOVERED, RESULT, Result
+from ident.benchmark.suites.rows import AUGMENTATIONS
+from ident.benchmark.suites.runs import Run, recipe_of, result_of
+from ident.benchmark.suites.suite import Suite
 from ident.benchmark.suites.synthetic import Synthetic
 from ident.benchmark.suites.task import RowTask
 from ident.benchmark.training import distributed
@@ -61,14 +60,14 @@ def threads_for(run: Run) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def perform(run: Run, folder: Path, device: str, tell: Callable[[int, dict[str, float]], object]) -> Result:
+def perform(run: Run, folder: Path, device: str, tell: Callable[[int, dict[str, float]], object]) -> Result | None:
     """Do a run, from its checkpoint if there is one, and write its result."""
     with threads_for(run):
         return performed(run, folder, device, tell)
 
 
-def performed(run: Run, folder: Path, device: str, tell: Callable[[int, dict[str, float]], object]) -> Result:
-    """The same with the threads that there are."""
+def performed(run: Run, folder: Path, device: str, tell: Callable[[int, dict[str, float]], object]) -> Result | None:
+    """`perform` with the threads that there are."""
     place = files.make_inside(folder, run.name)
     task, progress = task_of(run, device), Progress()
     if run.kind != "identity" and any(True for _ in task.model.parameters()):
@@ -81,28 +80,26 @@ def performed(run: Run, folder: Path, device: str, tell: Callable[[int, dict[str
         except Failed as error:
             raise Failed(f"{run.name}: {error}") from error
     if distributed.rank():  # the first process does the rest
-        return {}
-    found = {split: task.recovered(split) for split in task.splits}
-    scores = {
-        split: {name: asdict(score) for name, score in task.scores(*both).items()} for split, both in found.items()
-    }
-    result: Result = {
-        "format": FORMAT,
-        "suite": run.suite,
-        "row": run.row.id,
-        "own": ", ".join(run.own),
-        "kind": run.kind,
-        "seed": run.seed,
-        "tier": run.tier.name,
-        "recipe": recipe_of(run),
-        "scores": scores,
-        "learned": task.learned(),
-        "history": progress.history,
-        "seconds": progress.seconds,
-        "data": {split: data.place for split, data in run.data.items()},
-        "machine": machine(device),
-    }
-    z, recovered = found["test"]
+        return None
+    pairs = {split: task.recovered(split) for split in task.splits}
+    result = Result(
+        suite=run.suite,
+        tier=run.tier.name,
+        row=run.row.id,
+        own=", ".join(run.own),
+        kind=run.kind,
+        seed=run.seed,
+        recipe=recipe_of(run),
+        factors=tuple(factor.name for factor in task.factors),
+        scores={split: task.scores(*pair) for split, pair in pairs.items()},
+        learned=tuple(task.learned()),
+        history=tuple(progress.history),
+        seconds=progress.seconds,
+        data={split: data.place for split, data in run.data.items()},
+        machine=machine(device),
+        folder=place,
+    )
+    z, recovered = pairs["test"]
     with files.whole(place / RECOVERED) as part, part.open("wb") as file:
         np.savez(file, latents=z.numpy(), recovered=recovered.numpy())
     if isinstance(task, Images):
@@ -110,11 +107,9 @@ def performed(run: Run, folder: Path, device: str, tell: Callable[[int, dict[str
     if run.kind != "identity":
         with files.whole(place / MODEL) as part, part.open("wb") as file:
             torch.save(task.model.state_dict(), file)
-    text = json.dumps(result, indent=1)
-    files.write(place / RESULT, text.encode())
+    files.write(place / RESULT, result.text().encode())
     (place / CHECKPOINT).unlink(missing_ok=True)
-    read: Result = json.loads(text)
-    return read
+    return result
 
 
 @contextmanager
@@ -206,12 +201,12 @@ def device_of(asked: str, address: str | None = None) -> str:
     return asked
 
 
-def left_of(runs: Sequence[Run], folder: Path, *, force: bool) -> list[Run]:
+def left_of(suite: Suite, runs: Sequence[Run], folder: Path, *, force: bool) -> list[Run]:
     """The runs that are not done, the same for all processes that share batches; all, if what was done is forgotten."""
     if force and distributed.rank() == 0:
         forget(runs, folder)
     distributed.wait()
-    left = [run for run in runs if result_of(run, folder) is None]
+    left = [run for run in runs if result_of(suite, run, folder) is None]
     distributed.wait()
     return left
 
@@ -228,7 +223,7 @@ def forget(runs: Sequence[Run], folder: Path) -> None:
             raise Failed(f"{place}: cannot be deleted ({error.strerror})") from error
 
 
-def here(runs: Sequence[Run], folder: Path, device: str, tell: Tell) -> Iterator[tuple[Run, Result]]:
+def here(runs: Sequence[Run], folder: Path, device: str, tell: Tell) -> Iterator[tuple[Run, Result | None]]:
     """Do runs one after the other, in this process."""
     for run in runs:
         yield run, perform(run, folder, device, lambda step, last, run=run: tell(run, step, last))  # type: ignore[misc]
@@ -236,7 +231,7 @@ def here(runs: Sequence[Run], folder: Path, device: str, tell: Tell) -> Iterator
 
 def by_ray(
     runs: Sequence[Run], folder: Path, device: str, tell: Tell, address: str | None
-) -> Iterator[tuple[Run, Result]]:
+) -> Iterator[tuple[Run, Result | None]]:
     """Do runs as Ray tasks, on this machine or on the cluster at an address: a core each, or a GPU."""
     if not runs:
         return
@@ -267,7 +262,7 @@ def by_ray(
                         raise Failed(f"{run.name}: was lost: {' '.join(str(error).split())}") from error
                     if not (folder / run.name / RESULT).exists():  # made on a machine that does not see the folder
                         files.make_inside(folder, run.name)
-                        files.write(folder / run.name / RESULT, json.dumps(result, indent=1).encode())
+                        files.write(folder / run.name / RESULT, result.text().encode())
                     yield run, result
         finally:
             for reference in waiting:
@@ -275,7 +270,7 @@ def by_ray(
             told.shutdown(force=True)
 
 
-def remotely(run: Run, folder: Path, device: str, told: Any, path: tuple[str, ...]) -> Result:
+def remotely(run: Run, folder: Path, device: str, told: Any, path: tuple[str, ...]) -> Result | None:
     """`perform` in a worker of Ray, which finds modules where the driver does."""
     children.follow(path)
     torch.set_num_threads(1)

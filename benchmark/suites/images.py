@@ -48,6 +48,7 @@ class Images(RowTask):
         super().__init__(run, device)
         row, tier = run.row, run.tier
         self.data = {split: Dataset(run.data[split].place) for split in self.splits}
+        self.factors = self.data["test"].factors
         self.size, self.first = run.training.batch_size, run.curriculum.first
         if self.size > len(self.data["train"]):
             raise Impossible(f"{self.data['train'].storage}: {len(self.data['train'])} images, a batch has {self.size}")

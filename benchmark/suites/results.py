@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping
-from itertools import count
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-from ident.benchmark.metrics.scores import METRICS
-from ident.benchmark.suites.data import Data
-from ident.benchmark.suites.rows import SUITES, Row, Suite, load_suite
-from ident.benchmark.suites.runs import Run, shared_row, shared_run
-from ident.benchmark.suites.tiers import Tier
-from ident.benchmark.training.train import differing, is_number
+from ident.benchmark.metrics import METRICS, Score
+from ident.benchmark.metrics.registry import known
+from ident.benchmark.suites.rows import MOST_FACTORS, Row
+from ident.benchmark.suites.suite import NAME, SPLITS, Suite, load_suite, names
 from ident.render.errors import Failed, Impossible
 from ident.render.store.files import read
 
@@ -24,138 +22,211 @@ RESULT, RECOVERED, NEIGHBOURS = "result.json", "recovered.npz", "neighbours.png"
 FORMAT = 3
 """Of results."""
 
-LARGEST_RESULT = 2**22  # bytes
+LARGEST = 2**22  # bytes
 DEEPEST, FURTHEST, LONGEST = 10, 1e100, 255
 """Levels of lists and objects in a result, numbers (whose squares are finite) and names."""
-
-Result = Mapping[str, Any]
-"""A run's, as its file has it."""
-
-FOLDER = "folder"
-"""Where a result lies: those of `load_all` have it beside what the file has."""
-
-RUN = ("suite", "tier", "row", "own", "kind", "seed")
-"""What a result says of the run that it is of."""
 
 Warn = Callable[[str], object]
 
 
-def recipe_of(run: Run, **more: str) -> str:
-    """All that decides a run, and more, as its files have it."""
-    return json.dumps({**run.recipe, **more}, sort_keys=True)
+@dataclass(frozen=True)
+class Result:
+    """What a run came to, and what it was a run of."""
+
+    suite: str
+    tier: str
+    row: str
+    """The id of the first row that has it."""
+    own: str
+    """What the user has in it that the table has not: a loss, an encoder."""
+    kind: str
+    seed: int
+    recipe: str
+    """All that decides the run, as JSON."""
+    factors: tuple[str, ...]
+    """The names of what was to be recovered."""
+    scores: Mapping[str, Mapping[str, Score]]
+    """By split and metric."""
+    learned: tuple[float, ...]
+    """Precisions of the loss, in the order of what is recovered; each loss's in turn."""
+    history: tuple[Mapping[str, float], ...]
+    """At each look of the training: the step, the loss, scores, and precisions as they were."""
+    seconds: float
+    data: Mapping[str, str]
+    """Where the dataset of each split lay."""
+    machine: Mapping[str, Any]
+    folder: Path | None = None
+    """Where the result lies, if it was read there."""
+
+    @property
+    def run(self) -> tuple[str, str, str, str, str, int]:
+        """Which run it is of."""
+        return self.suite, self.tier, self.row, self.own, self.kind, self.seed
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """All that decides the run."""
+        decided: dict[str, Any] = json.loads(self.recipe)
+        return decided
+
+    def text(self) -> str:
+        """The result as its file has it."""
+        content = {name: value for name, value in asdict(self).items() if name != "folder"}
+        return json.dumps({"format": FORMAT, **content}, indent=1)
 
 
-def result_of(run: Run, folder: Path) -> Result | None:
-    """The result of a run, if it is done. Another run's result of that name is refused."""
-    path = folder / run.name / RESULT
-    if not path.exists():
-        return None
+FIELDS = tuple(item.name for item in fields(Result) if item.name != "folder")
+
+
+def load(path: Path, suites: Mapping[str, Suite] | None = None) -> Result:
+    """The result in a file. What is none, is damaged, is of another format or of an unknown suite, is refused.
+
+    Suites are ours, or by their names ours and users'.
+    """
     try:
-        result = load(path)
-    except Failed as error:
-        raise Failed(f"{error}; delete it to run that again") from error
-    except Impossible as error:
-        raise Impossible(f"{error}; give another --out") from error
-    if other := difference(result, run):
-        raise Impossible(f"{path}: {other}; give another --out, or --force")
-    return result
-
-
-def difference(result: Result, run: Run) -> str:
-    """What a result has otherwise than a run's would have; nothing where it is that run's."""
-    recipe = recipe_of(run)
-    return "" if result["recipe"] == recipe else f"belongs to another run, {differing(result['recipe'], recipe)}"
-
-
-def load(path: Path) -> Result:
-    """A result as it lies in a file; what is none, is damaged, or is of another format, is refused."""
-    try:
-        result: Result = json.loads(read(path, LARGEST_RESULT))
-        made_by = result["format"]
+        content = json.loads(read(path, LARGEST))
+        made_by = content["format"]
         if type(made_by) is not int:
             raise ValueError(f"format {made_by!r}")
-        if made_by == FORMAT:
-            check(result)
+        result = checked(content, suites or known_suites()) if made_by == FORMAT else None
+    except Impossible as error:
+        raise Impossible(f"{path}: {error}") from error
     except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError, OSError) as error:
         why = f"no {error}" if isinstance(error, KeyError) else error
         raise Failed(f"{path}: is damaged, or no result ({why})") from error
-    if made_by != FORMAT:
+    if result is None:
         what = "run it again, or read it by the version that wrote it" if made_by < FORMAT else "take a newer one"
         raise Impossible(f"{path}: is of format {made_by!r}, this version of ident reads {FORMAT}; {what}")
-    return result
+    return replace(result, folder=path.parent)
 
 
-def load_all(paths: Iterable[Path], warn: Warn) -> list[Result]:
+def load_all(paths: Iterable[Path], warn: Warn, suites: Mapping[str, Suite] | None = None) -> list[Result]:
     """The results in these files. What is no result, or one more of the same run, is left out with a warning."""
     results = dict[tuple[object, ...], Result]()
     for path in paths:
         try:
-            result = load(path)
+            result = load(path, suites)
         except (Failed, Impossible) as error:
             warn(f"{error}; left out")
             continue
-        run = tuple(result[name] for name in RUN)
-        if run in results:
-            warn(f"{path}: is the same run as {results[run][FOLDER]}; left out")
+        if result.run in results:
+            warn(f"{path}: is the same run as {results[result.run].folder}; left out")
         else:
-            results[run] = {**result, FOLDER: path.parent}
+            results[result.run] = result
     return list(results.values())
 
 
-def check(result: Result) -> None:
-    """Refuse what is not the result of a run of a suite, with all that reports read, of the right kind."""
-    check_depth(result)
-    row = check_run(result)
-    for name, score in ((name, split[name]) for split in result["scores"].values() for name in METRICS):
-        numbers = [score[key] for key in ("value", "low", "high", "chance")] + score["per_latent"]
-        if len(score["per_latent"]) != row.dim or not all(
-            isinstance(number, float) and -FURTHEST <= number <= 1 + 1e-6 for number in numbers
-        ):
-            raise ValueError(f"its {name} is no score of {row.dim} latents")
-    if len(result["learned"]) not in (0, learns(row)):
+def known_suites(more: Sequence[Suite] = ()) -> dict[str, Suite]:
+    """Our suites and more, by their names."""
+    suites = {name: load_suite(name) for name in names()}
+    for suite in more:
+        if suites.setdefault(suite.name, suite) != suite:
+            raise Impossible(f"suite {suite.name}: there are two of that name; give one")
+    return suites
+
+
+def checked(content: dict[str, Any], suites: Mapping[str, Suite]) -> Result:
+    """A result as it stands in a file, if it is one of a row of a suite, with all that reports read, and bounded."""
+    check_depth(content)
+    content = {name: content[name] for name in FIELDS}
+    row = check_run(content, suites)
+    factors = content["factors"]
+    if not isinstance(factors, list) or not 1 <= len(factors) <= MOST_FACTORS or not all(map(is_name, factors)):
+        raise ValueError("its factors are none")
+    if len(factors) != row.dim:
+        raise ValueError(f"it has {len(factors)} factors, row {row.id} {row.dim}")
+    scores = {
+        split: {metric: checked_score(metric, score, len(factors)) for metric, score in metrics.items()}
+        for split, metrics in content["scores"].items()
+    }
+    check_scores(content, scores, [suite for suite in suites.values() if suite.folder == content["suite"]])
+    if not isinstance(content["learned"], list) or len(content["learned"]) not in (0, learns(row)):
         raise ValueError("it has learned what its row does not")
-    points = result["history"]
-    values = [value for point in points for value in point.values()]
-    if not all(
-        is_number(value) and abs(value) <= FURTHEST for value in (result["seconds"], *result["learned"], *values)
-    ):
+    if not all(map(is_number, (content["seconds"], *content["learned"]))):
         raise ValueError("its numbers are none")
+    check_history(content["history"])
+    check_recipe(content, row)
+    data, machine = content["data"], content["machine"]
+    if not isinstance(data, dict) or not isinstance(machine, dict) or "ident" not in machine:
+        raise ValueError("its data or its machine are none")
+    if lacking := {"test", *({"train"} & set(data))} - set(scores):
+        raise KeyError(*lacking)
+    content |= {"scores": scores, "factors": tuple(factors)}
+    return Result(**content | {name: tuple(content[name]) for name in ("learned", "history")})
+
+
+def check_run(content: Mapping[str, Any], suites: Mapping[str, Suite]) -> Row:
+    """The row that a result is of, if there is such a run."""
+    suite, kind, seed = content["suite"], content["kind"], content["seed"]
+    if not isinstance(suite, str) or not NAME.fullmatch(suite):
+        raise ValueError(f"suite {suite!r}")
+    if suite not in suites:
+        raise Impossible(f"is of suite {suite}, which is none of {', '.join(suites)}; give its file by --suite")
+    rows = {row.id: row for row in suites[suite].rows}
+    if content["row"] not in rows:
+        raise ValueError(f"nobody knows row {content['row']!r} of suite {suite}")
+    row = rows[content["row"]]
+    if kind not in row.kinds or type(seed) is not int or not 0 <= seed < 2**64:
+        raise ValueError(f"kind {kind!r}, seed {seed!r}")
+    if not is_name(content["own"]) or not re.fullmatch(NAME, content["tier"]):
+        raise ValueError(f"own {content['own']!r}, tier {content['tier']!r}")
+    return row
+
+
+def checked_score(metric: str, score: Mapping[str, Any], dim: int) -> Score:
+    """A score as it stands in a file, if it is one of so many factors by this metric."""
+    ours = known(metric)
+    low, high = ours.range
+    numbers = Score(**{item.name: score[item.name] for item in fields(Score)})
+    every = [numbers.value, numbers.low, numbers.high, numbers.chance, *numbers.per_latent]
+    lengths = {True: (dim,), False: (0,), None: (0, dim)}[ours.per_factor]
+    if not is_name(metric) or len(numbers.per_latent) not in lengths:
+        raise ValueError(f"its {metric} is no score of {dim} latents")
+    if not all(
+        isinstance(number, float) and is_number(number) and low - 1e-6 <= number <= high + 1e-6 for number in every
+    ):
+        raise ValueError(f"its {metric} is no score from {low:g} to {high:g}")
+    return replace(numbers, per_latent=tuple(numbers.per_latent))
+
+
+def check_scores(
+    content: Mapping[str, Any], scores: Mapping[str, Mapping[str, Score]], suites: Sequence[Suite]
+) -> None:
+    """Refuse scores without those that its suites report, or of splits or metrics that nobody knows."""
+    if set(scores) - set(SPLITS):
+        raise ValueError("its splits are others")
+    lacking = {
+        f"{suite.split} {metric}" for suite in suites for metric in set(suite.metrics) - set(scores[suite.split])
+    }
+    reported = {metric for suite in suites for metric in suite.metrics}
+    others = {metric for split in scores.values() for metric in split} - {*METRICS, *reported}
+    if lacking or others:
+        raise ValueError(f"it has no {', no '.join(sorted(lacking))}" if lacking else f"nobody knows {min(others)}")
+    for point in content["history"]:
+        for suite in suites:
+            point[suite.metrics[0]]
+
+
+def check_history(points: Any) -> None:
+    """Refuse what is no list of looks at a training, each with the same numbers."""
     for point in points:
-        point["loss"], point["r2"], point["mcc"]
+        point["loss"]
+        if not all(map(is_name, point)) or not all(map(is_number, point.values())):
+            raise ValueError("its history has what is no number")
         if set(point) != set(points[0]) or type(point["step"]) is not int or not 0 <= point["step"] < 2**53:
             raise ValueError("its history is none")
-    recipe = json.loads(result["recipe"])
+
+
+def check_recipe(content: Mapping[str, Any], row: Row) -> None:
+    """Refuse a recipe that is none, or none of this row."""
+    recipe = json.loads(content["recipe"])
     check_depth(recipe)
     if not isinstance(recipe, dict) or not all(is_name(recipe.get(name, "")) for name in ("loss", "encoder")):
         raise ValueError("its recipe is none")
-    setting = json.loads(json.dumps(row.setting(result["kind"])))
+    setting = json.loads(json.dumps(row.setting(content["kind"])))
     for name in set(setting) - {"loss"}:  # which may be the user's
         if recipe[name] != setting[name]:
             raise ValueError(f"its {name} is {recipe[name]!r}, that of row {row.id} {setting[name]!r}")
-    result["machine"]["ident"]
-    if not (isinstance(result["data"], dict) and isinstance(result["machine"], dict)):
-        raise ValueError("its data or its machine are none")
-    for split in {"test"} | {"train"} & set(result["data"]):
-        result["scores"][split]
-
-
-def check_run(result: Result) -> Row:
-    """The row that a result is of, if there is such a run."""
-    suites = [suite for suite in map(load_suite, SUITES) if suite.folder == result["suite"]]
-    kind, seed = result["kind"], result["seed"]
-    rows = {row.id: row for row in suites[0].rows} if suites else {}
-    if result["row"] not in rows:
-        raise ValueError(f"nobody knows row {result['row']!r} of suite {result['suite']!r}")
-    row = rows[result["row"]]
-    if kind not in row.kinds or type(seed) is not int or not 0 <= seed < 2**64:
-        raise ValueError(f"kind {kind!r}, seed {seed!r}")
-    if not is_name(result["own"]) or not re.fullmatch(r"\w[\w.-]{0,99}", result["tier"]):
-        raise ValueError(f"own {result['own']!r}, tier {result['tier']!r}")
-    if not all(set(METRICS) == set(split) for split in result["scores"].values()):
-        raise ValueError("its scores are others")
-    if {suite.split for suite in suites} - set(result["scores"]) or set(result["scores"]) - {"test", "train"}:
-        raise ValueError("its splits are others")
-    return row
 
 
 def check_depth(value: Any, levels: int = DEEPEST) -> None:
@@ -167,38 +238,15 @@ def check_depth(value: Any, levels: int = DEEPEST) -> None:
 
 
 def is_name(value: Any) -> bool:
-    """Whether a value may be the name of a loss or an encoder: a line of text."""
+    """Whether a value may be the name of a loss, an encoder or a factor: a line of text."""
     return isinstance(value, str) and len(value) <= LONGEST and value.isprintable()
+
+
+def is_number(value: Any) -> bool:
+    """Whether a value is a number that plots can show."""
+    return type(value) in (int, float) and abs(value) <= FURTHEST
 
 
 def learns(row: Row) -> int:
     """How many precisions a row's loss has."""
     return {"aninfonce": 1, "ensemble": 1 + len(row.others)}.get(row.loss, 0) * row.dim
-
-
-def of_tier(suite: Suite, tier: Tier, folder: Path, data: Mapping[str, Data], warn: Warn) -> list[Result]:
-    """What is done of a suite by a tier and on these data, of each kind as far as seeds go without a gap.
-
-    And what is there with a loss or an encoder of the user's, whatever else it was made by. What lies there and is
-    none of these is left out with a warning.
-    """
-    tables, results = dict[tuple[object, ...], Result](), list[Result]()
-    for result in load_all(sorted(folder.glob(f"*/{RESULT}")), warn):
-        if (result["suite"], result["tier"]) != (suite.folder, tier.name):
-            warn(f"{result[FOLDER]}: is of {result['suite']}, tier {result['tier']}; left out")
-        elif result["own"]:
-            results.append(result)
-        else:
-            tables[result["row"], result["kind"], result["seed"]] = result
-    own_runs = [(row, kind) for row in suite.rows for kind in row.kinds if shared_row(suite, row, kind) is row]
-    for row, kind in own_runs:
-        for seed in count():
-            run = shared_run(suite, row, kind, seed, tier, data)
-            if run.own or (row.id, kind, seed) not in tables:
-                break
-            result = tables[row.id, kind, seed]
-            if other := difference(result, run):
-                warn(f"{result[FOLDER]}: {other}; left out")
-                break
-            results.append(result)
-    return results

@@ -1,32 +1,29 @@
-"""Suites and their rows: read from the TOML files beside, checked, chosen from."""
+"""A row of a suite: one setting, checked; and what tables say of it."""
 
 from __future__ import annotations
 
+import math
 import re
-import tomllib
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from difflib import get_close_matches
-from functools import cache
-from importlib.resources import files
 from typing import Any
 
 from ident.benchmark import plugins
-from ident.benchmark.latents import distributions, spaces
-from ident.benchmark.losses import contrastive as losses
-from ident.benchmark.losses import similarities
-from ident.benchmark.models import encoders
-from ident.render.errors import Impossible
+from ident.benchmark.suites.toml import frozen
+from ident.render.errors import Impossible, unknown
 
 KINDS = ("identity", "supervised", "unsupervised")
-SUITES = ("table4", "table5", "table1", "table2", "marginals", "aninfonce")
 AUGMENTATIONS = "augmentations"
 """In place of a conditional: two augmentations of one image are a positive pair."""
 ANISOTROPIC = ("aninfonce", "ensemble")
 """Losses that learn Lambda: one for all positives, or one for each conditional."""
 ID = re.compile(r"[a-z0-9][a-z0-9.-]{0,63}")
 """Of a row: folders of results begin with it."""
+FIGURE = re.compile(r"[\w .-]{0,20}")
+"""Of a paper: files of plots are named after it."""
+TYPES = {"str": (str,), "bool": (bool,), "int": (int,), "float": (float, int)}
+"""What a field may be."""
+MOST_FACTORS = 256
 
 
 @dataclass(frozen=True)
@@ -68,25 +65,89 @@ class Row:
     def __post_init__(self) -> None:
         if not (isinstance(self.id, str) and ID.fullmatch(self.id)):
             raise Impossible(f"id {self.id!r}: give small letters, digits, dots and hyphens, like box-normal")
+        for item in fields(self):
+            name, allowed = item.name, TYPES.get(str(item.type))
+            if allowed and type(getattr(self, name)) not in allowed:
+                raise Impossible(f"{name} {getattr(self, name)!r}: give {' or '.join(one.__name__ for one in allowed)}")
+        for name, choices in (("mixing", ("mlp", "none")), ("positives", ("one", "among"))):
+            if getattr(self, name) not in choices:
+                raise Impossible(f"{name} {getattr(self, name)!r}: choose from {', '.join(choices)}")
+        if not 1 <= self.dim <= MOST_FACTORS:
+            raise Impossible(f"dim {self.dim}: give a number from 1 to {MOST_FACTORS}")
+        if not isinstance(self.kinds, tuple) or not self.kinds or not all(kind in KINDS for kind in self.kinds):
+            raise Impossible(f"kinds {self.kinds!r}: choose from {', '.join(KINDS)}")
+        if not isinstance(self.others, tuple) or not all(isinstance(text, str) for text in self.others):
+            raise Impossible(f"others {self.others!r}: give a list of conditionals")
+        if bool(self.hard) != (self.hard_count > 0):
+            raise Impossible(f"hard {self.hard!r} and hard_count {self.hard_count!r}: give both, or neither")
+        if self.positives == "among" and self.loss != "infonce":
+            raise Impossible(f"loss {self.loss!r} with positives among a batch: there is only infonce")
+        if not FIGURE.fullmatch(self.figure) or not math.isfinite(self.x):
+            raise Impossible(f"figure {self.figure!r} at {self.x}: give one like '4 A', and a finite x")
+        tables = (self.groups, self.paper, *self.tiers.values()) if isinstance(self.tiers, Mapping) else (None,)
+        if not all(isinstance(table, Mapping) for table in tables):
+            raise Impossible("groups, paper, tiers: give tables, as in the suites' files")
+        for name, some in self.groups.items():
+            if not some or not isinstance(some, tuple) or not all(number in range(self.dim) for number in some):
+                raise Impossible(f"groups, {name} {some!r}: give latents from 0 to {self.dim - 1}")
+        for kind, scores in self.paper.items():
+            if kind not in KINDS or not isinstance(scores, Mapping) or not all(map(is_score, scores.values())):
+                raise Impossible(f"paper, {kind} {scores!r}: give a kind's mean and sd by each metric")
+
+    def check(self) -> None:
+        """Refuse spaces, distributions, models and settings of tiers that nobody knows.
+
+        This takes PyTorch, and that seconds: what only reads results does without.
+        """
+        from ident.benchmark.latents import distributions, spaces
+        from ident.benchmark.losses import contrastive as losses
+        from ident.benchmark.losses import similarities
+        from ident.benchmark.models import encoders
+        from ident.benchmark.suites.curriculum import Curriculum
+        from ident.benchmark.training.train import Training
+
         spaces.parse(self.latent_space, self.dim)
         for text in (self.marginal, self.conditional, *self.others, *filter(None, [self.hard])):
             if text != AUGMENTATIONS:
                 distributions.parse(text, 1.0)
         similarities.parse(self.model)
-        for name, allowed in (
-            ("model_space", tuple(encoders.OUTPUTS)),
-            ("loss", (*losses.LOSSES, *ANISOTROPIC)),
-            ("mixing", ("mlp", "none")),
-            ("positives", ("one", "among")),
-        ):
-            if getattr(self, name) not in allowed and not (name == "loss" and plugins.is_one(self.loss)):
-                raise Impossible(f"{name} {getattr(self, name)!r}: choose from {', '.join(allowed)}")
-        if not set(self.kinds) <= set(KINDS) or not self.kinds:
-            raise Impossible(f"kinds {self.kinds!r}: choose from {', '.join(KINDS)}")
-        if bool(self.hard) != (type(self.hard_count) is int and self.hard_count > 0):
-            raise Impossible(f"hard {self.hard!r} and hard_count {self.hard_count!r}: give both, or neither")
-        if self.positives == "among" and self.loss != "infonce":
-            raise Impossible(f"loss {self.loss!r} with positives among a batch: there is only infonce")
+        if self.model_space not in encoders.OUTPUTS:
+            raise unknown("model_space", self.model_space, encoders.OUTPUTS)
+        if self.loss not in (*losses.LOSSES, *ANISOTROPIC) and not plugins.is_one(self.loss):
+            raise unknown("loss", self.loss, (*losses.LOSSES, *ANISOTROPIC), "module:name of yours")
+        for tier in self.tiers:
+            of_training = {item.name for item in fields(Training)}
+            for names, known in (
+                (self.training_in(tier), of_training),
+                (self.curriculum_in(tier), {item.name for item in fields(Curriculum)}),
+            ):
+                if wrong := sorted(set(names) - known):
+                    raise Impossible(f"tiers, {tier}: nobody knows {', '.join(wrong)}; there are {', '.join(known)}")
+
+    @property
+    def modules(self) -> tuple[str, ...]:
+        """What it names of users' modules."""
+        return (self.loss,) if plugins.is_one(self.loss) else ()
+
+    def described(self) -> dict[str, str | int | bool]:
+        """What it is, for tables as data and for records."""
+        return {
+            "latent_space": self.latent_space, "marginal": self.marginal, "conditional": self.conditional,
+            "dim": self.dim, "model_space": self.model_space, "model": self.model, "loss": self.loss,
+            "matches": self.matches,
+        }  # fmt: skip
+
+    def words(self, kind: str = "") -> dict[str, str]:
+        """What it is, for tables that are read; or what rows agree in that share a score of a kind."""
+        data = f"{self.latent_space.partition('(')[0]}, {self.marginal}"
+        if kind:
+            return {"data": data, "model": "" if kind == "identity" else self.model_space}
+        if self.kinds == ("supervised",):
+            return {"data": "", "model": f"supervised, {self.model_space}"}
+        if self.kinds == ("identity",):
+            return {"data": "", "model": "untrained"}
+        model = [self.model_space, self.model, self.loss if self.loss != "infonce" else "", "itself" * self.itself]
+        return {"data": f"{data}, {shortened(self.conditional)}", "model": ", ".join(filter(None, model))}
 
     def __str__(self) -> str:
         data = f"{self.latent_space}, {self.marginal}, {shortened(self.conditional)}"
@@ -103,104 +164,42 @@ class Row:
             names += ["conditional", "model", "loss", "positives", "itself", "others", "hard", "hard_count"]
         return {"kind": kind, **{name: getattr(self, name) for name in names}}
 
+    def trained_by(self, loss: str) -> Row:
+        """The row with a loss of the user's in place of its own."""
+        return replace(self, loss=loss)
+
     def training_in(self, tier: str) -> dict[str, Any]:
         """What its training has otherwise than the tier's."""
         return {name: value for name, value in self.tiers.get(tier, {}).items() if name != "curriculum"}
 
     def curriculum_in(self, tier: str) -> dict[str, Any]:
         """What its curriculum has otherwise than the tier's."""
-        return dict(self.tiers.get(tier, {}).get("curriculum", {}))
-
-
-@dataclass(frozen=True)
-class Suite:
-    """A table of rows."""
-
-    name: str
-    title: str
-    metrics: tuple[str, ...]
-    """The first is the one that is told on the way."""
-    rows: tuple[Row, ...]
-    images: bool = False
-    """Whether observations are images of a dataset, or latents mixed by a network."""
-    split: str = "test"
-    """Where its scores are taken: on what the model has not seen, or on what it was trained on (`train`)."""
-    runs: str = ""
-    """The suite whose runs it shows, if they are not its own."""
-
-    def __post_init__(self) -> None:
-        for name, count in Counter(row.id for row in self.rows).items():
-            if count > 1:
-                raise Impossible(f"{self.name}: {count} rows have the id {name}; give each its own")
-
-    @property
-    def folder(self) -> str:
-        """The suite that has the runs."""
-        return self.runs or self.name
-
-    def row(self, name: str) -> Row:
-        """The row with an id."""
-        for row in self.rows:
-            if row.id == name:
-                return row
-        ids = [row.id for row in self.rows]
-        nearest = "".join(f"; did you mean {one}?" for one in get_close_matches(name, ids, 1)) or "."
-        raise Impossible(f"{self.name} has no row {name!r}{nearest} Its rows are {', '.join(ids)}")
-
-
-def read(name: str) -> dict[str, Any]:
-    """A TOML file beside this one."""
-    return tomllib.loads(files("ident.benchmark.suites").joinpath(f"{name}.toml").read_text())
-
-
-@cache
-def load_suite(name: str) -> Suite:
-    """A suite by its name."""
-    if name not in SUITES:
-        raise Impossible(f"suite {name!r}: choose from {', '.join(SUITES)}")
-    content = read(f"tables/{name}")
-    if "runs" in content:
-        content = read(f"tables/{content['runs']}") | content
-    shared, papers = content.pop("every_row", {}), content.pop("papers", None)
-    rows = tuple(row_of({**shared, **settings}) for settings in content["rows"])
-    if papers is not None:
-        rows = tuple(replace(row, paper=frozen(papers.get(row.id, {}))) for row in rows)
-    content |= {"metrics": tuple(content["metrics"]), "rows": rows}
-    suite = Suite(name, **content)
-    for unknown in papers or ():
-        suite.row(unknown)
-    return suite
+        curriculum = self.tiers.get(tier, {}).get("curriculum", {})
+        if not isinstance(curriculum, Mapping):
+            raise Impossible(f"tiers, {tier}, curriculum {curriculum!r}: give a table")
+        return dict(curriculum)
 
 
 def row_of(settings: Mapping[str, Any]) -> Row:
     """A row as it stands in a file."""
-    unknown = set(settings) - {item.name for item in fields(Row)}
-    if unknown:
-        raise Impossible(f"row {settings.get('id')}: nobody knows {', '.join(sorted(unknown))}")
-    return Row(**{name: frozen(value) for name, value in settings.items()})
+    known = [item.name for item in fields(Row)]
+    if wrong := sorted(set(settings) - set(known)):
+        raise Impossible(f"row {settings.get('id')}: nobody knows {', '.join(wrong)}; there are {', '.join(known)}")
+    try:
+        return Row(**{name: frozen(value) for name, value in settings.items()})
+    except Impossible as error:
+        raise Impossible(f"row {settings.get('id')}: {error}") from error
+    except TypeError as error:  # of what it lacks
+        raise Impossible(f"row {settings.get('id')}: {str(error).partition(' ')[2]}") from error
 
 
-def frozen(value: Any) -> Any:
-    """A value of a TOML file with tuples for its lists, also in tables."""
-    if isinstance(value, dict):
-        return {name: frozen(one) for name, one in value.items()}
-    return tuple(map(frozen, value)) if isinstance(value, list) else value
-
-
-def select(suite: Suite, wanted: Mapping[str, str], ids: Sequence[str] = ()) -> tuple[Row, ...]:
-    """The rows of a suite that agree with what is wanted: `laplace` with `laplace(0.05)`, too."""
-    named = [suite.row(name) for name in ids]
-    rows = tuple(
-        row
-        for row in suite.rows
-        if (not ids or row in named) and all(agrees(getattr(row, name), text) for name, text in wanted.items())
+def is_score(numbers: object) -> bool:
+    """Whether these are the mean and the sd of a paper's score."""
+    return (
+        isinstance(numbers, tuple)
+        and len(numbers) == 2
+        and all(type(number) in (int, float) and abs(number) <= 1e6 for number in numbers)
     )
-    if not rows:
-        asked = [f"{name.replace('_', '-')} {text}" for name, text in wanted.items()]
-        asked += [f"row {name}" for name in ids]
-        listed = "; ".join(map(str, suite.rows))
-        raise Impossible(f"{suite.name} has no row with {', '.join(asked)}. Its rows are {listed}")
-    return rows
 
 
 def agrees(has: str, wanted: str) -> bool:
@@ -253,4 +252,4 @@ def with_loss(rows: tuple[Row, ...], loss: str) -> tuple[Row, ...]:
     ]
     if not plain:
         raise Impossible(f"--loss {loss}: none of these rows has pairs to train it on")
-    return tuple(replace(row, loss=loss) for row in plain)
+    return tuple(row.trained_by(loss) for row in plain)

@@ -1,4 +1,7 @@
-"""Which runs the rows of a suite need: one for each kind and seed, shared by the rows that agree in what decides it."""
+"""Which runs the rows of a suite need, and what is done of them.
+
+There is one for each kind and seed, shared by the rows that agree in what decides it.
+"""
 
 from __future__ import annotations
 
@@ -6,20 +9,27 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
+from itertools import count
+from pathlib import Path
 from typing import Any
 
 from ident.benchmark import plugins
 from ident.benchmark.latents import spaces
+from ident.benchmark.metrics import registry
 from ident.benchmark.suites.curriculum import Curriculum
 from ident.benchmark.suites.data import Data
-from ident.benchmark.suites.rows import Row, Suite
+from ident.benchmark.suites.results import RESULT, Result, Warn, known_suites, load, load_all
+from ident.benchmark.suites.rows import Row
+from ident.benchmark.suites.suite import Suite
 from ident.benchmark.suites.tiers import Tier
-from ident.benchmark.training.train import Training
-from ident.render.errors import Impossible
+from ident.benchmark.training.train import Training, differing
+from ident.render.errors import Failed, Impossible
 
 IMAGES_LACK = {"whiten": False, "spread": 0.0, "region": 1.0, "parts": 1}
 MIXED_LACK = {"both": False, "compile": False, "chunk": 0, "first": ()}
 """What a tier has that is for mixed latents alone, and for images alone, and what leaves it out."""
+HAS: tuple[str, ...] = ()
+"""What sources have for metrics beside factors: neither interventions nor labels."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +43,8 @@ class Run:
     tier: Tier
     data: Mapping[str, Data] = field(default_factory=dict)
     """The dataset of each split, of a suite of images."""
+    reports: tuple[str, ...] = ()
+    """The metrics of its suite."""
 
     def __post_init__(self) -> None:
         if 2 * self.curriculum.parts > self.training.batch_size:
@@ -48,8 +60,18 @@ class Run:
     @property
     def own(self) -> list[str]:
         """What is not the table's, but the user's: a loss, an encoder."""
-        given = [self.row.loss, self.tier.encoder] if self.kind == "unsupervised" else [self.tier.encoder]
-        return [re.sub(r"[^\w.]+", ".", text) for text in given if plugins.is_one(text)]
+        names = [self.row.loss, self.tier.encoder] if self.kind == "unsupervised" else [self.tier.encoder]
+        return [re.sub(r"[^\w.]+", ".", name) for name in names if plugins.is_one(name)]
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """Those of its scores."""
+        return registry.of_run(self.reports)
+
+    @property
+    def looks(self) -> tuple[str, ...]:
+        """The metrics that are taken on the way."""
+        return registry.on_the_way(self.reports)
 
     @property
     def training(self) -> Training:
@@ -78,7 +100,7 @@ class Run:
         if self.kind == "unsupervised":
             trained |= {**asdict(self.curriculum), "scale": self.tier.scale, "both": self.tier.both}
         shared: dict[str, Any] = {"seed": self.seed, "samples": self.tier.samples, "encoder": self.tier.encoder}
-        names = [self.tier.encoder, *([self.row.loss] if self.kind == "unsupervised" else [])]
+        names = [self.tier.encoder, *([self.row.loss] if self.kind == "unsupervised" else []), *self.reports]
         shared["own"] = {name: plugins.digest(name) for name in names if plugins.is_one(name)}
         data = {split: f"{data.size} x {data.size}, {data.digest}" for split, data in self.data.items()}
         return {**self.row.setting(self.kind), **trained, **shared, "chunk": self.tier.chunk, "data": data}
@@ -98,38 +120,81 @@ def runs_of(
         what = "images" if suite.images else "no images"
         raise Impossible(f"encoder {tier.encoder}: {suite.name} is of {what}; give another")
     idle = IMAGES_LACK if suite.images else MIXED_LACK
-    given = {**vars(tier), **vars(tier.curriculum)}
+    settings = {**vars(tier), **vars(tier.curriculum)}
     for name, default in idle.items():
-        if given[name] != default:
-            raise Impossible(f"{name} {given[name]!r}: does nothing in {suite.name}; leave it out of the tier")
-    found = dict[str, Run]()
+        if settings[name] != default:
+            raise Impossible(f"{name} {settings[name]!r}: does nothing in {suite.name}; leave it out of the tier")
+    for row in rows:
+        row.check()
+    registry.check(suite.metrics, HAS, suite.name)
+    runs = dict[str, Run]()
     for seed in range(seeds):
         for row in rows:
             for kind in kinds:
                 if kind in row.kinds:
                     run = shared_run(suite, row, kind, seed, tier)
-                    found.setdefault(run.name, run)
-    if not found:
-        there = sorted({kind for row in rows for kind in row.kinds})
-        raise Impossible(f"--kind {', '.join(kinds)}: these rows have {', '.join(there)}")
-    return list(found.values())
+                    runs.setdefault(run.name, run)
+    if not runs:
+        others = sorted({kind for row in rows for kind in row.kinds})
+        raise Impossible(f"--kind {', '.join(kinds)}: these rows have {', '.join(others)}")
+    return list(runs.values())
 
 
 def shared_run(suite: Suite, row: Row, kind: str, seed: int, tier: Tier, data: Mapping[str, Data] | None = None) -> Run:
     """The run that gives a row its score of a kind."""
-    return Run(suite.folder, shared_row(suite, row, kind), kind, seed, tier, data or {})
+    return Run(suite.folder, suite.sharing(row, kind)[0], kind, seed, tier, data or {}, suite.metrics)
 
 
-def shared_row(suite: Suite, row: Row, kind: str) -> Row:
-    """The row under whose name the run goes that gives a row its score of a kind: the first that has the same."""
-    if kind == "unsupervised":
-        return row
-    return suite.row(sharing(suite, row, kind)[0])
+def recipe_of(run: Run, **more: str) -> str:
+    """All that decides a run, and more, as its files have it."""
+    return json.dumps({**run.recipe, **more}, sort_keys=True)
 
 
-def sharing(suite: Suite, row: Row, kind: str) -> list[str]:
-    """The ids of the rows whose scores of a kind are of one run, that of a row."""
-    if kind == "unsupervised":
-        return [row.id]
-    setting = json.dumps(row.setting(kind))
-    return [other.id for other in suite.rows if kind in other.kinds and json.dumps(other.setting(kind)) == setting]
+def result_of(suite: Suite, run: Run, folder: Path) -> Result | None:
+    """The result of a run of a suite, if it is done. Another run's result of that name is refused."""
+    path = folder / run.name / RESULT
+    if not path.exists():
+        return None
+    try:
+        result = load(path, known_suites([suite]))
+    except Failed as error:
+        raise Failed(f"{error}; delete it to run that again") from error
+    except Impossible as error:
+        raise Impossible(f"{error}; give another --out") from error
+    if other := difference(result, run):
+        raise Impossible(f"{path}: {other}; give another --out, or --force")
+    return result
+
+
+def difference(result: Result, run: Run) -> str:
+    """What a result has otherwise than a run's would have; nothing where it is that run's."""
+    recipe = recipe_of(run)
+    return "" if result.recipe == recipe else f"belongs to another run, {differing(result.recipe, recipe)}"
+
+
+def of_tier(suite: Suite, tier: Tier, folder: Path, data: Mapping[str, Data], warn: Warn) -> list[Result]:
+    """What is done of a suite by a tier and on these data, of each kind as far as seeds go without a gap.
+
+    And what is there with a loss or an encoder of the user's, whatever else it was made by. What lies there and is
+    none of these is left out with a warning.
+    """
+    plain, results = dict[tuple[object, ...], Result](), list[Result]()
+    for result in load_all(sorted(folder.glob(f"*/{RESULT}")), warn, known_suites([suite])):
+        if (result.suite, result.tier) != (suite.folder, tier.name):
+            warn(f"{result.folder}: is of {result.suite}, tier {result.tier}; left out")
+        elif result.own:
+            results.append(result)
+        else:
+            plain[result.row, result.kind, result.seed] = result
+    own_runs = [(row, kind) for row in suite.rows for kind in row.kinds if suite.sharing(row, kind)[0] is row]
+    for row, kind in own_runs:
+        for seed in count():
+            run = shared_run(suite, row, kind, seed, tier, data)
+            if run.own or (row.id, kind, seed) not in plain:
+                break
+            result = plain[row.id, kind, seed]
+            if other := difference(result, run):
+                warn(f"{result.folder}: {other}; left out")
+                break
+            results.append(result)
+    return results

@@ -9,15 +9,15 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ident.benchmark import plugins
+from ident.benchmark import metrics, plugins
 from ident.benchmark.losses import contrastive as losses
 from ident.benchmark.losses import similarities
-from ident.benchmark.metrics import scores as metrics
 from ident.benchmark.suites.rows import Row
 from ident.benchmark.suites.runs import Run
 from ident.benchmark.training.seeds import seeded, stream
 from ident.benchmark.training.train import Batch, autocast
 from ident.render.errors import Failed
+from ident.render.worlds.factors import Factor, Interval
 
 MIXING, ENCODER, BATCHES, SAMPLES, RESAMPLES, MEASURES, AUGMENTED, FIRST, LOSS = range(9)
 """Streams of random numbers of a run."""
@@ -29,9 +29,12 @@ class RowTask(ABC):
     splits: tuple[str, ...] = ("test",)
     """Of what scores are taken."""
     model: nn.Module
+    factors: tuple[Factor, ...]
+    """That are to be recovered."""
 
     def __init__(self, run: Run, device: str) -> None:
         self.run, self.device = run, torch.device(device)
+        self.factors = tuple(Factor(f"latent {number}", Interval()) for number in range(run.row.dim))
         self.losses: list[Any] = []
         if run.kind == "unsupervised":
             with seeded(stream(run.seed, LOSS)):
@@ -66,9 +69,10 @@ class RowTask(ABC):
         return z.cpu(), found.float().cpu()
 
     def look(self) -> dict[str, float]:
-        """R2 and MCC, and what the loss has learned."""
-        z, found = self.recovered("test")
-        scores = {name: float(metrics.METRICS[name](z, found).mean()) for name in ("r2", "mcc")}
+        """The scores that are taken on the way, and what the loss has learned."""
+        z, recovered = self.recovered("test")
+        seed, kinds = stream(self.run.seed, RESAMPLES), [factor.kind for factor in self.factors]
+        scores = {name: metrics.value(name, z, recovered, seed=seed, kinds=kinds) for name in self.run.looks}
         return scores | {f"lambda {i}": value for i, value in enumerate(self.learned())}
 
     def learned(self) -> list[float]:
@@ -77,10 +81,10 @@ class RowTask(ABC):
         trained = [loss.precisions.tolist() for loss in each if isinstance(loss, losses.AnInfoNCE)]
         return [float(value) for precisions in trained for value in precisions]
 
-    def scores(self, z: Tensor, found: Tensor) -> dict[str, metrics.Score]:
-        """All three scores of recovered latents, with intervals and chance."""
-        seed = stream(self.run.seed, RESAMPLES)
-        return {name: metrics.score(metric, z, found, seed=seed) for name, metric in metrics.METRICS.items()}
+    def scores(self, z: Tensor, recovered: Tensor) -> dict[str, metrics.Score]:
+        """The scores of recovered latents, with intervals and chance."""
+        seed, kinds = stream(self.run.seed, RESAMPLES), [factor.kind for factor in self.factors]
+        return {name: metrics.score(name, z, recovered, seed=seed, kinds=kinds) for name in self.run.metrics}
 
 
 def losses_of(row: Row) -> list[nn.Module]:

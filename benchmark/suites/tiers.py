@@ -11,10 +11,10 @@ from typing import Any, cast
 
 from ident.benchmark import plugins
 from ident.benchmark.latents import distributions
-from ident.benchmark.metrics import scores as metrics
+from ident.benchmark.metrics.arrays import LEAST
 from ident.benchmark.models import encoders
 from ident.benchmark.suites.curriculum import Curriculum
-from ident.benchmark.suites.rows import frozen, read
+from ident.benchmark.suites.toml import frozen, read_ours
 from ident.benchmark.training.train import Training, is_number
 from ident.render.blender.settings import PRESETS
 from ident.render.errors import Impossible
@@ -65,8 +65,8 @@ class Tier:
     """The datasets that `--render` makes."""
 
     def __post_init__(self) -> None:
-        if type(self.samples) is not int or self.samples < metrics.LEAST:
-            raise Impossible(f"samples {self.samples!r}: give a whole number from {metrics.LEAST} on")
+        if type(self.samples) is not int or self.samples < LEAST:
+            raise Impossible(f"samples {self.samples!r}: give a whole number from {LEAST} on")
         for name in ("whiten", "both", "compile"):
             if type(getattr(self, name)) is not bool:
                 raise Impossible(f"{name} {getattr(self, name)!r}: give true or false")
@@ -111,7 +111,7 @@ def read_tier(name: str, *, images: bool) -> Tier:
             raise Impossible(f"{name}: is no tier ({error}); see tiers.toml beside the suites") from error
     if name not in TIERS:
         raise Impossible(f"tier {name!r}: choose from {', '.join(TIERS)}, or give a file that ends in .toml")
-    return tier_of(name, read("tiers")["images" if images else "synthetic"][name])
+    return tier_of(name, read_ours("tiers")["images" if images else "synthetic"][name])
 
 
 def tier_of(name: str, content: dict[str, Any]) -> Tier:

@@ -57,7 +57,7 @@ class Settings:
     @classmethod
     def versions(cls) -> dict[str, str]:
         """Of this package."""
-        return {"ident": version("ident")}
+        return {"ident": version("ident3d")}
 
     def describe(self) -> dict[str, Any]:
         """As JSON."""

@@ -23,7 +23,7 @@ from ident.benchmark.latents import distributions, spaces
 from ident.benchmark.losses import contrastive as losses
 from ident.benchmark.losses import similarities
 from ident.benchmark.models import encoders
-from ident.benchmark.suites import data, rows, runs, tiers
+from ident.benchmark.suites import data, runs, suite, tiers
 from ident.benchmark.suites.images import Images
 from ident.benchmark.training.train import Loss, State, Training, autocast, keep_memory, step
 from ident.render.blender.settings import PRESETS, Settings
@@ -52,7 +52,7 @@ def render(folder: Path) -> dict[str, data.Data]:
 def task_of(found: dict[str, data.Data]) -> Images:
     """`box-normal` of Table 4."""
     tier = replace(tiers.load_tier("paper", images=True), unsupervised=TRAINING, samples=16)
-    row = rows.load_suite("table4").row("box-normal")
+    row = suite.load_suite("table4").row("box-normal")
     return Images(runs.Run("table4", row, "unsupervised", 0, tier, found), "cpu")
 
 

@@ -1,0 +1,38 @@
+"""Factors and representations as arrays: checked, and which of their columns vary."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from ident.render.aliases import Float64s
+from ident.render.errors import Impossible
+
+LEAST = 8
+"""Samples that a score is taken of."""
+
+
+def checked(factors: npt.ArrayLike, representation: npt.ArrayLike) -> tuple[Float64s, Float64s]:
+    """Factors (n, d) and a representation (n, k) as float64 arrays of the same length."""
+    x, y = doubles(factors, "latents"), doubles(representation, "recovered")
+    if x.ndim != 2 or y.ndim != 2 or len(x) != len(y) or not x.shape[1] or not y.shape[1]:
+        raise Impossible(f"latents {x.shape} and recovered ones {y.shape}: give (n, d) and (n, k)")
+    if len(x) < LEAST:
+        raise Impossible(f"{len(x)} samples: a score needs {LEAST} or more")
+    if not (np.isfinite(x).all() and np.isfinite(y).all()):
+        raise Impossible("latents or recovered ones are not finite")
+    return x, y
+
+
+def doubles(values: npt.ArrayLike, what: str) -> Float64s:
+    """Values as a float64 array, of whatever kind they are that holds numbers."""
+    try:
+        return np.asarray(values, np.float64)
+    except (TypeError, ValueError, RuntimeError) as error:  # torch's, of tensors with gradients or on GPUs
+        raise Impossible(f"{what}: cannot be read as an array of numbers ({error})") from error
+
+
+def varies(x: Float64s) -> npt.NDArray[np.bool_]:
+    """Which columns differ in more than rounding."""
+    different: npt.NDArray[np.bool_] = x.std(0) > 1e-12 * np.abs(x).max(0)
+    return different

@@ -1,0 +1,97 @@
+"""What a metric is."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ident.benchmark.metrics.arrays import checked
+from ident.render.aliases import Float64s
+from ident.render.errors import Failed, Impossible
+
+Resample = Callable[[Float64s, Float64s, int, np.random.Generator], Float64s]
+"""Gives a metric (resamples,) of samples drawn with replacement, of factors (n, d) and a representation (n, k)."""
+
+ALWAYS = ("kinds", "rng")
+"""What a metric can be given of any source: what each factor is (an interval, a circle, a category), and randomness."""
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A score of how well a representation shows the factors behind it. Scores are fractions; tables print percent."""
+
+    name: str
+    compute: Callable[..., npt.ArrayLike]
+    """Of factors (n, d) and a representation (n, k): a score of each factor (d,), or one number."""
+    needs: tuple[str, ...] = ()
+    """What `compute` is given by name beside them: `kinds`, `rng`, or what a source may have, like `interventions`."""
+    range: tuple[float, float] = (0.0, 1.0)
+    per_factor: bool | None = None
+    """Whether each factor has a score; None if that is seen when it is computed."""
+    resample: Resample | None = None
+    """For the interval, by what is fitted once. Without it, `compute` is called with each sample that is drawn."""
+    permutations: int = 5
+    """How often the factors are permuted for the score by chance."""
+    floor: float | None = None
+    """What knowing nothing gives on unseen samples, if that is not chance: R2 has 0 there, and chance is below."""
+    everywhere: bool = False
+    """Whether all runs have it, if their source has what it needs; else only those of a suite that reports it."""
+    on_the_way: bool = False
+    """Whether it is also taken at each look of a training."""
+
+    def __post_init__(self) -> None:
+        if not self.range[0] < self.range[1]:
+            raise Impossible(f"metric {self.name}: its range is {self.range}; give a lower and then an upper bound")
+        if type(self.permutations) is not int or self.permutations < 1:
+            raise Impossible(f"metric {self.name}: permutations {self.permutations!r}; give a number from 1 on")
+
+    def __call__(self, factors: npt.ArrayLike, representation: npt.ArrayLike, **more: Any) -> Float64s:
+        """The score of each factor (d,); or the one number there is, as an array (1,)."""
+        x, y = checked(factors, representation)
+        scores = np.asarray(self.compute(x, y, **{name: more[name] for name in self.needs}))
+        dim = x.shape[1]
+        allowed: list[tuple[int, ...]] = [(dim,)] if self.per_factor is not False else []
+        allowed += [(), (1,)] if not self.per_factor else []
+        if scores.dtype.kind not in "fiub" or scores.shape not in allowed:
+            shapes = " or ".join(map(str, allowed))
+            raise Failed(f"metric {self.name}: gave {scores.dtype} {scores.shape}; it must give numbers {shapes}")
+        low, high = self.range
+        wrong = scores[~((low - 1e-6 <= scores) & (scores <= high + 1e-6) & np.isfinite(scores))]
+        if wrong.size:
+            raise Failed(f"metric {self.name}: gave {wrong.flat[0]:g}; its range is {low:g} to {high:g}")
+        return scores.astype(np.float64, copy=False).reshape(-1)
+
+    def lacks(self, has: Collection[str]) -> list[str]:
+        """What it needs that a source with these has not."""
+        return [need for need in self.needs if need not in (*ALWAYS, *has)]
+
+    def verdict(self, value: float, chance: float, *, samples: object, dim: int) -> str:
+        """A word on a score that says little, with the reason; nothing of one that says something."""
+        if self.floor is None:
+            bad = f"by chance {100 * chance:.2f}" if value <= chance else ""
+        else:
+            bad = f"below {100 * self.floor:g}: worse than the mean of the factors" if value < self.floor else ""
+        few = self.floor is not None and chance < self.floor - 0.5
+        why = f"{samples} samples are too few for {dim} factors" if few else "it has not learned them"
+        return f"{self.name} {100 * value:.2f}, {bad}; {why}" if bad else ""
+
+
+def of_function(name: str, compute: Callable[..., Any]) -> Metric:
+    """A user's function of factors and a representation as a metric."""
+    return Metric(name, compute, range=(-math.inf, math.inf))
+
+
+@dataclass(frozen=True)
+class Score:
+    """A score: its value, that of each factor (d,) if it has any, an interval by bootstrap, and the score by chance."""
+
+    value: float
+    per_latent: Sequence[float]
+    low: float
+    high: float
+    chance: float

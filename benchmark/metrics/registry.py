@@ -1,0 +1,58 @@
+"""All metrics by name, and a user's own by module:name."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from types import MappingProxyType
+
+import numpy as np
+
+from ident.benchmark import plugins
+from ident.benchmark.metrics.metric import Metric, of_function
+from ident.render.errors import Impossible, unknown
+
+METRICS: Mapping[str, str] = MappingProxyType(
+    {
+        "r2": "ident.benchmark.metrics.r2:R2",
+        "mcc": "ident.benchmark.metrics.mcc:MCC",
+        "spearman": "ident.benchmark.metrics.mcc:SPEARMAN",
+    }
+)
+"""Where each is, by its name in tables."""
+
+
+def check_name(name: object) -> None:
+    """Refuse what names neither a metric of ours nor, as module:name, one of the user's. Nothing is imported."""
+    if not isinstance(name, str) or not (name in METRICS or plugins.is_one(name)):
+        raise unknown("metric", name, METRICS, "module:name of yours")
+
+
+def load(name: str) -> Metric:
+    """The metric of a name. A user's is a `Metric`, or a function of factors (n, d) and a representation (n, k)."""
+    check_name(name)
+    metric = plugins.load(METRICS.get(name, name))
+    return metric if isinstance(metric, Metric) else of_function(name, metric)
+
+
+def known(name: str) -> Metric:
+    """What is known of a metric without importing anything of a user's, whose functions may give any number."""
+    return load(name) if name in METRICS else of_function(name, np.mean)
+
+
+def check(names: Iterable[str], has: Collection[str], what: str) -> None:
+    """Refuse metrics that need what a source has not: what it has beside factors, like interventions or labels."""
+    for name in names:
+        if lacks := " and ".join(load(name).lacks(has)):
+            raise Impossible(f"{what}: metric {name} needs {lacks}, which its source has not; leave it out")
+
+
+def of_run(reported: Iterable[str], has: Collection[str] = ()) -> tuple[str, ...]:
+    """The metrics that are stored with a run: those that all have whose source has these, and its suite's."""
+    every = [name for name in METRICS if load(name).everywhere and not load(name).lacks(has)]
+    return tuple(dict.fromkeys([*every, *reported]))
+
+
+def on_the_way(reported: Sequence[str]) -> tuple[str, ...]:
+    """The metrics that are taken at each look of a training: those that all runs have, and the first of its suite's."""
+    every = [name for name in METRICS if load(name).on_the_way]
+    return tuple(dict.fromkeys([*every, *reported[:1]]))

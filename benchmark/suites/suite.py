@@ -1,0 +1,159 @@
+"""Suites: tables of rows. Ours are the files in `tables/` beside this one; a user's is a TOML file like these."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from ident.benchmark import plugins
+from ident.benchmark.metrics.registry import check_name
+from ident.benchmark.suites.rows import Row, agrees, row_of
+from ident.benchmark.suites.toml import OURS, frozen, read_file, read_ours
+from ident.render.errors import Impossible, unknown
+
+NAME = re.compile(r"\w[\w.-]{0,99}")
+"""Of a user's suite: its results go to a folder of that name."""
+MOST_ROWS, MOST_METRICS = 1000, 32
+SPLITS = ("test", "train")
+
+
+@dataclass(frozen=True)
+class Suite:
+    """A table of rows."""
+
+    name: str
+    title: str
+    metrics: tuple[str, ...]
+    """The first is the one that is told on the way."""
+    rows: tuple[Row, ...]
+    images: bool = False
+    """Whether observations are images of a dataset, or latents mixed by a network."""
+    split: str = "test"
+    """Where its scores are taken: on what the model has not seen, or on what it was trained on (`train`)."""
+    runs: str = ""
+    """The suite whose runs it shows, if they are not its own."""
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.title, str) or not self.title.isprintable() or len(self.title) > 200:
+            raise Impossible(f"title {self.title!r}: give a line of text")
+        if not isinstance(self.metrics, tuple) or not 1 <= len(self.metrics) <= MOST_METRICS:
+            raise Impossible(f"metrics {self.metrics!r}: give a list of 1 to {MOST_METRICS}")
+        for metric in self.metrics:
+            check_name(metric)
+        if type(self.images) is not bool:
+            raise Impossible(f"images {self.images!r}: give true or false")
+        if self.split not in SPLITS:
+            raise Impossible(f"split {self.split!r}: choose from {', '.join(SPLITS)}")
+        if not 1 <= len(self.rows) <= MOST_ROWS:
+            raise Impossible(f"{len(self.rows)} rows: give 1 to {MOST_ROWS}")
+        for name, count in Counter(row.id for row in self.rows).items():
+            if count > 1:
+                raise Impossible(f"{count} rows have the id {name}: give each its own")
+
+    @property
+    def folder(self) -> str:
+        """The suite that has the runs."""
+        return self.runs or self.name
+
+    @property
+    def modules(self) -> tuple[str, ...]:
+        """What it names of users' modules: these would be imported."""
+        own = [name for name in self.metrics if plugins.is_one(name)]
+        return tuple(dict.fromkeys([*own, *(name for row in self.rows for name in row.modules)]))
+
+    def row(self, name: str) -> Row:
+        """The row with an id."""
+        for row in self.rows:
+            if row.id == name:
+                return row
+        raise unknown(f"{self.name}: row", name, [row.id for row in self.rows])
+
+    def sharing(self, row: Row, kind: str) -> list[Row]:
+        """The rows whose scores of a kind are of one run, that of a row; the run is kept under the first one's id."""
+        if kind == "unsupervised":
+            return [row]
+        setting = json.dumps(row.setting(kind))
+        return [one for one in self.rows if kind in one.kinds and json.dumps(one.setting(kind)) == setting]
+
+
+def names() -> tuple[str, ...]:
+    """Of our suites."""
+    files = (file.name for file in OURS.joinpath("tables").iterdir())
+    return tuple(sorted(name.removesuffix(".toml") for name in files if name.endswith(".toml")))
+
+
+def load_suite(name: str) -> Suite:
+    """A suite of ours by its name, or a user's by its file. Nothing that it names is imported."""
+    if not name.endswith(".toml"):
+        return _ours(name)
+    stem = Path(name).stem
+    if stem in names() or not NAME.fullmatch(stem):
+        raise Impossible(f"{name}: its results would go to a folder {stem!r}; give it another name")
+    content = read_file(Path(name), "suite", f"{', '.join(names())}, or a file like those in benchmark/suites/tables")
+    try:
+        return suite_of(stem, content)
+    except Impossible as error:
+        raise Impossible(f"{name}: {error}") from error
+
+
+def check_trusted(suite: Suite, *, trust: bool) -> None:
+    """Refuse a suite that names users' modules, unless its user trusts it."""
+    if suite.modules and not trust:
+        names = ", ".join(suite.modules)
+        raise Impossible(f"{suite.name}: names {names}, whose modules would be imported; if you trust it, add --trust")
+
+
+@cache
+def _ours(name: str) -> Suite:
+    if name not in names():
+        raise unknown("suite", name, names(), "a file that ends in .toml")
+    return suite_of(name, read_ours(f"tables/{name}"))
+
+
+def suite_of(name: str, content: Mapping[str, Any]) -> Suite:
+    """A suite as it stands in a file."""
+    content, base = dict(content), None
+    if "runs" in content:
+        if content["runs"] not in names():
+            raise unknown("runs", content["runs"], names())
+        base = read_ours(f"tables/{content['runs']}")
+        content = base | content
+    shared, papers, rows = content.pop("every_row", {}), content.pop("papers", {}), content.pop("rows", None)
+    if not isinstance(rows, list) or not all(isinstance(one, dict) for one in [*rows, shared, papers]):
+        raise Impossible("rows: give [[rows]], and tables as every_row and papers")
+    known = [item.name for item in fields(Suite) if item.name not in ("name", "rows")]
+    if wrong := sorted(set(content) - set(known)):
+        raise Impossible(f"nobody knows {', '.join(wrong)}; there are rows, every_row, papers, {', '.join(known)}")
+    if lacking := {"title", "metrics"} - set(content):
+        raise Impossible(f"lacks {' and '.join(sorted(lacking))}")
+    settings = {key: frozen(value) for key, value in content.items()}
+    suite = Suite(name, rows=tuple(row_of(shared | one) for one in rows[: MOST_ROWS + 1]), **settings)
+    if base is not None and (not set(suite.metrics) <= set(base["metrics"]) or rows is not base["rows"]):
+        raise Impossible(f"shows the runs of {suite.runs}: leave out rows, and metrics that it has not")
+    if base is None and not papers:
+        return suite
+    for one in papers:
+        suite.row(one)
+    return replace(suite, rows=tuple(replace(row, paper=frozen(papers.get(row.id, {}))) for row in suite.rows))
+
+
+def select(suite: Suite, wanted: Mapping[str, str], ids: Sequence[str] = ()) -> tuple[Row, ...]:
+    """The rows of a suite that agree with what is wanted: `laplace` with `laplace(0.05)`, too."""
+    named = [suite.row(name) for name in ids]
+    rows = tuple(
+        row
+        for row in suite.rows
+        if (not ids or row in named) and all(agrees(getattr(row, name), text) for name, text in wanted.items())
+    )
+    if not rows:
+        asked = [f"{name.replace('_', '-')} {text}" for name, text in wanted.items()]
+        asked += [f"row {name}" for name in ids]
+        listed = "; ".join(map(str, suite.rows))
+        raise Impossible(f"{suite.name} has no row with {', '.join(asked)}. Its rows are {listed}")
+    return rows
