@@ -6,7 +6,7 @@ import click
 
 from ident.cli.progress import progress
 from ident.cli.terminal import say, say_json
-from ident.render.exchange.exporting import Export
+from ident.render.exchange.export import Export
 from ident.render.exchange.layouts import LAYOUTS
 from ident.render.store.dataset import Dataset
 from ident.render.store.storage import Storage

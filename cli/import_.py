@@ -7,9 +7,9 @@ from pathlib import Path
 import click
 
 from ident.cli.export import LISTED
-from ident.cli.output import say_made
+from ident.cli.output import say_datasets
 from ident.cli.progress import in_bytes, progress
-from ident.render.exchange.importing import bring_path
+from ident.render.exchange.import_ import import_path
 from ident.render.exchange.layouts import LAYOUTS
 from ident.render.store.codecs import CODECS
 from ident.render.store.storage import Storage
@@ -36,5 +36,5 @@ def import_(path: Path, layout: str, out: str, codec: str, force: bool, as_json:
     """
     target = Storage(out)
     with progress("importing", in_bytes) as done:
-        manifest = bring_path(path, layout, target, codec=codec, force=force, tell=done)
-    say_made([(target, manifest)], as_json=as_json)
+        manifest = import_path(path, layout, target, codec=codec, force=force, tell=done)
+    say_datasets([(target, manifest)], as_json=as_json)

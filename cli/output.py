@@ -8,11 +8,11 @@ from ident.render.store.manifest import MANIFEST, Manifest
 from ident.render.store.storage import Storage
 
 
-def say_made(made: list[tuple[Storage, Manifest]], *, as_json: bool) -> None:
-    """The datasets that were made: one JSON object, or a line each."""
+def say_datasets(datasets: list[tuple[Storage, Manifest]], *, as_json: bool) -> None:
+    """Print datasets that a command has brought somewhere: one JSON object, or a line each."""
     if as_json:
-        found = [{"out": out.url, "images": manifest.n, "bytes": manifest.disk} for out, manifest in made]
-        say_json({"datasets": found})
+        described = [{"out": out.url, "images": manifest.n, "bytes": manifest.disk} for out, manifest in datasets]
+        say_json({"datasets": described})
     else:
-        for out, manifest in made:
+        for out, manifest in datasets:
             say(f"{out.path(MANIFEST)}: {manifest.n} images, {in_bytes(manifest.disk)}")

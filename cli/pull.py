@@ -7,11 +7,13 @@ from pathlib import Path
 import click
 from click.core import ParameterSource
 
-from ident.cli.output import say_made
+from ident.cli.output import say_datasets
 from ident.cli.progress import in_bytes, progress
-from ident.cli.terminal import say, say_json
+from ident.cli.terminal import say, say_json, warn
 from ident.render.errors import Impossible
-from ident.render.exchange import archives, transfer
+from ident.render.exchange import published
+from ident.render.exchange import pull as pulling
+from ident.render.exchange.import_ import import_archive
 from ident.render.store.codecs import CODECS
 from ident.render.store.files import check_folder
 from ident.render.store.storage import Storage
@@ -57,47 +59,38 @@ def pull(
     sums that the publisher gives. Type the same command again to go on after an interruption.
     """
     if listing:
-        names = {
-            name: [f"zenodo:{published.record}", *published.archives.values()]
-            for name, published in archives.NAMES.items()
-        }
+        names = {name: [f"zenodo:{it.record}", *it.archives.values()] for name, it in published.names().items()}
         if as_json:
             say_json(names)
         else:
-            say("\n".join(f"{name}: {', '.join(said)}" for name, said in names.items()))
+            say("\n".join(f"{name}: {', '.join(places)}" for name, places in names.items()))
         return
     if source is None:
         raise Impossible(
-            f"SOURCE is missing: give a name, a record or a URL; the names are {', '.join(archives.NAMES)}"
+            f"SOURCE is missing: give a name, a record or a URL; the names are {', '.join(published.names())}"
         )
-    packed = archives.is_archive(source)
+    packed = published.is_archive(source)
     for option, useful, why in (
         ("mirror", not packed, "only a folder with a dataset.json has mirrors"),
         ("codec", packed, "a folder with a dataset.json comes as it is"),
-        ("zenodo", archives.is_published(source), "only for names and records Zenodo is asked"),
+        ("zenodo", published.is_published(source), "only for names and records Zenodo is asked"),
     ):
         if context.get_parameter_source(option) is ParameterSource.COMMANDLINE and not useful:
             raise Impossible(f"--{option} with {source}: {why}; leave it out")
-    place = out if out is not None else f"data/{stem(source)}"
+    place = out if out is not None else f"data/{published.stem(source)}"
     check_folder(Storage(place).here)
     if packed:
-        made = []
-        for suffix, archive in archives.find(source, zenodo).items():
+        datasets = []
+        for suffix, archive in published.archives_of(source, zenodo, warn).items():
             target = Storage(f"{place}{suffix}")
-            with progress(f"fetching {archives.base(archive.url)}"[:40], in_bytes) as done:
-                manifest = archives.pull(archive, target, codec=codec, force=force, tell=done)
-            made.append((target, manifest))
-        say_made(made, as_json=as_json)
+            with progress(f"fetching {published.base(archive.url)}"[:40], in_bytes) as done:
+                manifest = import_archive(archive, target, codec=codec, force=force, tell=done)
+            datasets.append((target, manifest))
+        say_datasets(datasets, as_json=as_json)
         return
     if not any(mark in source for mark in ("/", ".")) and not Path(source).exists():
-        raise Impossible(f"{source}: {archives.nearest(source)} A URL or a folder will do, too.")
+        raise Impossible(f"{source}: {published.nearest(source)} A URL or a folder will do, too.")
     target = Storage(place)
     with progress("fetching", in_bytes) as done:
-        manifest = transfer.pull([Storage(source), *map(Storage, mirror)], target, force=force, tell=done)
-    say_made([(target, manifest)], as_json=as_json)
-
-
-def stem(source: str) -> str:
-    """The last part of a URL or a path, without what archives end with."""
-    last = archives.base(source).removeprefix("zenodo:")
-    return next((last.removesuffix(ending) for ending in archives.ENDINGS if last.endswith(ending)), last)
+        manifest = pulling.pull([Storage(source), *map(Storage, mirror)], target, force=force, tell=done)
+    say_datasets([(target, manifest)], as_json=as_json)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import click
 
-from ident.cli.output import say_made
+from ident.cli.output import say_datasets
 from ident.cli.progress import in_bytes, progress
-from ident.render.exchange import transfer
+from ident.render.exchange import push as pushing
 from ident.render.store.storage import Storage
 
 EPILOG = """\b
@@ -30,5 +30,5 @@ def push(data: str, dest: str, force: bool, as_json: bool) -> None:
     """
     target = Storage(dest, "DEST")
     with progress("bringing", in_bytes) as done:
-        manifest = transfer.push(Storage(data), target, force=force, tell=done)
-    say_made([(target, manifest)], as_json=as_json)
+        manifest = pushing.push(Storage(data), target, force=force, tell=done)
+    say_datasets([(target, manifest)], as_json=as_json)

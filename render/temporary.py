@@ -22,6 +22,10 @@ PREFIX, HELD = "ident-", ".held"
 """How the names of such folders begin, and the lock file in each."""
 LENGTH = len(PREFIX) + 8
 """Of such a name."""
+SOON = f"{HELD}-soon"
+"""The name of the lock file until it is locked."""
+FORSAKEN = 600.0
+"""Seconds after which nobody will lock a folder that was made and never held: whoever made it was killed in between."""
 PATIENCE = 5.0
 """Seconds in which Ray's last processes are waited for, which still write as they end."""
 
@@ -31,16 +35,19 @@ def folder(parent: Path | None = None) -> Iterator[Path]:
     """A folder in the temporary directory, or in `parent`: removed at the end with all that is in it."""
     parent = Path(tempfile.gettempdir()) if parent is None else parent
     sweep(parent)
+    path = None
     try:
         path = Path(tempfile.mkdtemp(prefix=PREFIX, dir=parent))
-        lock = os.open(path / f"{HELD}-soon", os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600)
+        lock = os.open(path / SOON, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600)
     except OSError as error:
+        if path:
+            path.rmdir()
         raise Failed(
             f"{parent}: no temporary folder can be made there ({error.strerror}); let TMPDIR name another"
         ) from error
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        (path / f"{HELD}-soon").rename(path / HELD)  # nobody sees it before it is held
+        (path / SOON).rename(path / HELD)  # nobody sees it before it is held
         yield path
     finally:
         remove(path, PATIENCE)
@@ -55,6 +62,11 @@ def sweep(parent: Path) -> None:
                 continue
             inside = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
             try:
+                if forsaken(inside):
+                    with suppress(FileNotFoundError):
+                        os.unlink(SOON, dir_fd=inside)
+                    path.rmdir()
+                    continue
                 lock = os.open(HELD, os.O_RDWR | os.O_NOFOLLOW, dir_fd=inside)
             finally:
                 os.close(inside)
@@ -63,6 +75,13 @@ def sweep(parent: Path) -> None:
                 remove(path)
             finally:
                 os.close(lock)
+
+
+def forsaken(folder: int) -> bool:
+    """Whether an open folder was made long ago, and its process ended before it could hold it."""
+    status = os.fstat(folder)
+    old = time.time() - status.st_mtime > FORSAKEN
+    return old and status.st_mode & 0o777 == 0o700 and set(os.listdir(folder)) <= {SOON}
 
 
 def remove(path: Path, patience: float = 0.0) -> None:

@@ -41,7 +41,7 @@ from ident.render.store.dataset import Dataset
 from ident.render.store.recipe import Uniform
 from tests.processes import HANG, MARK, end, gone
 from tests.render.engines import RECIPE
-from tests.render.exchange.test_importing import FILES, png, tar
+from tests.render.exchange.test_import_ import FILES, png, tar
 from tests.render.store.test_dataset import WANTED, paint
 from tests.render.store.test_manifest import HOSTILE as MANIFESTS
 from tests.servers import serving

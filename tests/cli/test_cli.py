@@ -122,8 +122,8 @@ GOES_ON = "ident: stopped; typed again, the same command goes on with what it ha
         ("ident.render.stage.plan", "estimate", ("render", "--n", "8", "--gpus", "0", "--dry-run"), STOPPED),
         ("ident.render.store.verify", "verify", ("--debug", "verify", "nowhere"), STOPPED),
         ("ident.cli.doctor", "examine", ("doctor",), STOPPED),
-        ("ident.cli.import_", "bring_path", ("import", ".", "--from", "mds", "--out", "d"), GOES_ON),
-        ("ident.render.exchange.transfer", "push", ("push", "a", "b"), GOES_ON),
+        ("ident.cli.import_", "import_path", ("import", ".", "--from", "mds", "--out", "d"), GOES_ON),
+        ("ident.render.exchange.push", "push", ("push", "a", "b"), GOES_ON),
     ],
 )
 def test_only_what_goes_on_says_so(

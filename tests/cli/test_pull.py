@@ -12,15 +12,15 @@ import numpy as np
 import pytest
 
 from ident.render.blender.settings import Settings, plain
+from ident.render.exchange.copying import AT_ONCE
 from ident.render.exchange.layouts import LAYOUTS
-from ident.render.exchange.transfer import AT_ONCE
 from ident.render.store.dataset import Dataset
 from ident.render.store.manifest import Manifest
 from ident.render.store.storage import Storage
 from tests.conftest import Run, Start
 from tests.processes import wait_for
 from tests.render.engines import RECIPE
-from tests.render.exchange.test_importing import FILES, RAW, tar
+from tests.render.exchange.test_import_ import FILES, RAW, tar
 from tests.render.store.test_dataset import WANTED, N, paint
 from tests.servers import serving
 

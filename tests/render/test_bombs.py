@@ -29,7 +29,7 @@ import pytest
 from pyarrow import parquet
 
 from ident.render.errors import Failed, Impossible
-from ident.render.exchange.importing import bring_path
+from ident.render.exchange.import_ import import_path
 from ident.render.exchange.layouts import LAYOUTS, pages
 from ident.render.exchange.layouts.files import Header, files_of_archive
 from ident.render.exchange.layouts.layout import detect
@@ -39,7 +39,7 @@ from ident.render.store.files import sha256
 from ident.render.store.manifest import Manifest, Record
 from ident.render.store.storage import Storage
 from ident.render.worlds.threedident import WORLD
-from tests.render.exchange.test_importing import FILES, RAW, npy, tar
+from tests.render.exchange.test_import_ import FILES, RAW, npy, tar
 from tests.render.store.test_dataset import paint
 
 GIB = 2**30
@@ -65,7 +65,7 @@ def sparse(path: Path, begin: bytes, size: int) -> Path:
 
 
 def bring(path: Path, layout: str, out: Path) -> None:
-    bring_path(path, layout, Storage(str(out)), codec="fast", force=False, tell=lambda *_: None)
+    import_path(path, layout, Storage(str(out)), codec="fast", force=False, tell=lambda *_: None)
 
 
 def member(name: str, size: int, kind: bytes = tarfile.REGTYPE) -> bytes:
@@ -228,10 +228,10 @@ def test_an_mds_sample_of_a_gigabyte(tmp_path: Path) -> None:
 LIMITED = r"""
 import re, sys
 from pathlib import Path
-from ident.render.exchange.importing import bring_path
+from ident.render.exchange.import_ import import_path
 from ident.render.store.storage import Storage
 try:
-    bring_path(Path(sys.argv[1]), "huggingface", Storage(sys.argv[2]), codec="fast", force=False, tell=lambda *_: None)
+    import_path(Path(sys.argv[1]), "huggingface", Storage(sys.argv[2]), codec="fast", force=False, tell=lambda *_: None)
 except Exception as error:
     print(type(error).__name__, error)
 print(1024 * int(re.search(r"VmHWM:\s+(\d+)", Path("/proc/self/status").read_text())[1]))

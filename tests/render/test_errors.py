@@ -10,7 +10,7 @@ import pytest
 from ident.benchmark.suites.tiers import load_tier
 from ident.render.blender.settings import Settings
 from ident.render.errors import Failed, Impossible
-from ident.render.exchange import archives
+from ident.render.exchange import published
 from ident.render.exchange.layouts.files import untarring
 
 
@@ -32,7 +32,7 @@ def test_a_tier_that_asks_for_the_impossible_is_still_a_tier(tmp_path: Path) -> 
 
 def test_an_address_that_is_none_is_no_answer_of_zenodo() -> None:
     with pytest.raises(Impossible, match=r"http://\[/records/7': is not a URL"):
-        archives.record("7", "http://[")
+        published.record("7", "http://[")
 
 
 def test_what_a_reader_refuses_is_no_fault_of_the_archive() -> None:

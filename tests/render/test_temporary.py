@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -60,6 +62,31 @@ def test_what_a_killed_process_left_goes_and_a_living_ones_stays(tmp_path: Path)
         for holder in holders:
             holder.kill()
             holder.communicate()
+
+
+def test_what_was_killed_before_it_held_its_folder_goes_when_it_is_old(tmp_path: Path) -> None:
+    folders = [tmp_path / f"ident-abcdefg{i}" for i in range(5)]
+    for folder in folders:
+        folder.mkdir(0o700)
+    for folder in folders[1:4]:
+        (folder / temporary.SOON).touch()
+    (folders[2] / "kept").touch()
+    folders[4].chmod(0o755)  # as no folder of ours is
+    long_ago = time.time() - 2 * temporary.FORSAKEN
+    for folder in (*folders[:3], folders[4]):
+        os.utime(folder, (long_ago, long_ago))
+    temporary.sweep(tmp_path)
+    assert [folder.exists() for folder in folders] == [False, False, True, True, True]
+
+
+def test_a_folder_that_cannot_be_held_does_not_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(temporary.os, "open", full)
+    with pytest.raises(Failed, match=f"{tmp_path}: no temporary folder can be made there .No space left on device"):
+        temporary.folder(tmp_path).__enter__()
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_what_is_not_ours_stays(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from ident.render.exchange import transfer
+from ident.render.exchange import pull as pulling
 from ident.render.store.files import sha256
 from ident.render.store.manifest import Manifest, Record
 from ident.render.store.storage import Storage
@@ -65,7 +65,7 @@ def measure() -> Iterator[dict[str, Any]]:
             subprocess.run([*wait, f"{url}/dataset.json"], check=True)
             ways: dict[str, Callable[[Path], object]] = {
                 "curl": lambda out: by_curl(url, manifest, out),
-                "pull": lambda out: transfer.pull([Storage(url)], Storage(str(out)), force=False, tell=lambda *_: None),
+                "pull": lambda out: pulling.pull([Storage(url)], Storage(str(out)), force=False, tell=lambda *_: None),
             }
             for _ in range(1 + ROUNDS):  # in turns, so that both see the same machine
                 for name, way in ways.items():

@@ -20,13 +20,13 @@ from typing import IO, Any, Self, cast
 
 import numpy as np
 
-from ident.render.aliases import Float32s
+from ident.render.aliases import Array, Float32s
 from ident.render.errors import Failed, Impossible
-from ident.render.store.files import LARGEST_LATENTS, content, read_npy
-from ident.render.worlds.threedident import WORLD
+from ident.render.store.files import content, read_npy
+from ident.render.worlds.factors import Factor, check_raw
 
 CHUNK = 2**20
-LARGEST_IMAGE, LARGEST_JSON = 2**26, 2**24  # bytes
+LARGEST_IMAGE, LARGEST_JSON, LARGEST_LATENTS = 2**26, 2**24, 2**30  # bytes
 LARGEST_HEADER, LARGEST_DECODER = 2**16, 2**28
 """Bytes of a header in an archive with all that belongs to it, and of memory that xz may take: at its best, 2**26."""
 
@@ -188,14 +188,14 @@ def matching(files: Iterator[File], pattern: re.Pattern[str], where: str) -> Ite
     """The files that a pattern with the group root knows; all that have a root must have the same."""
     root: str | None = None
     for file in files:
-        found = pattern.fullmatch(file[0])
-        if found is None:
+        match = pattern.fullmatch(file[0])
+        if match is None:
             continue
-        if None not in (root, found["root"]) and found["root"] != root:
-            both = f"{root or '.'} and {found['root'] or '.'}"
+        if None not in (root, match["root"]) and match["root"] != root:
+            both = f"{root or '.'} and {match['root'] or '.'}"
             raise Impossible(f"{where}: holds more than one set, {both}: give one of them")
-        root = root if found["root"] is None else found["root"]
-        yield found, file
+        root = root if match["root"] is None else match["root"]
+        yield match, file
 
 
 def read_json(file: IO[bytes], what: str) -> Any:
@@ -207,20 +207,20 @@ def read_json(file: IO[bytes], what: str) -> Any:
         raise Failed(f"{what}: not JSON, or cut short ({error})") from error
 
 
-def read_latents(file: IO[bytes], what: str) -> Float32s:
-    """Raw latents (n, 10) of a .npy file, checked; those of one image may be (10,)."""
+def read_latents(file: IO[bytes], what: str, factors: tuple[Factor, ...]) -> Float32s:
+    """Raw latents (n, d) of a .npy file, checked; those of one image may be (d,)."""
     try:
         array = read_npy(file, LARGEST_LATENTS)
     except (Failed, OSError, EOFError):  # of where it comes from
         raise
     except Exception as error:  # numpy raises half a dozen kinds on a hostile header
         raise Failed(f"{what}: not a .npy file of numbers ({error})") from error
-    return checked(np.atleast_2d(array), what)
+    return checked(np.atleast_2d(array), what, factors)
 
 
-def checked(raw: np.ndarray, what: str) -> Float32s:  # type: ignore[type-arg]
-    """Raw latents (n, 10), or an error that says where they are wrong."""
+def checked(raw: Array, what: str, factors: tuple[Factor, ...]) -> Float32s:
+    """Raw latents (n, d), or an error that says where they are wrong."""
     try:
-        return WORLD.check(raw, what)
+        return check_raw(raw, factors, what)
     except Impossible as error:
         raise Failed(str(error)) from error

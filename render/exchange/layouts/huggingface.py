@@ -6,6 +6,7 @@ import io
 import json
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import IO, Any
 
 import numpy as np
@@ -17,19 +18,14 @@ from ident.render.exchange.layouts.layout import Row, Written
 from ident.render.exchange.layouts.sharded import Sharded
 from ident.render.store.files import content
 from ident.render.store.manifest import Manifest
-from ident.render.worlds.threedident import WORLD
 
 GROUP = 100
 """Rows that a reader loads together."""
 
-MOST_VALUES = {"image": 1, "raw_latents": len(WORLD.factors)}
-"""Of a row, in each column that is read."""
+READ = ("image", "raw_latents")
+"""The columns that are read."""
 
 LARGEST_FILE = 2**30  # bytes, in an archive that streams by
-
-VECTOR = {"_type": "Sequence", "feature": {"_type": "Value", "dtype": "float32"}, "length": len(WORLD.factors)}
-FEATURES = {"image": {"_type": "Image"}, "raw_latents": VECTOR, "latents": VECTOR}
-"""The columns, as the reader keeps them in a Parquet file; in its card they have a form of their own."""
 
 CARD = """---
 configs:
@@ -77,6 +73,7 @@ Where the latents are from, and how the images were rendered (null: not known):
 """
 
 
+@dataclass(frozen=True)
 class HuggingFace(Sharded):
     """Parquet files with the columns image, raw_latents and latents."""
 
@@ -86,7 +83,7 @@ class HuggingFace(Sharded):
         r"(?P<root>(.*/)?([^/\d][^/]*?-)?)(?P<part>\d{1,9})(-of-(?P<of>\d{1,9}))?(-[0-9a-f]+)?\.parquet"
     )
 
-    def path(self, number: int, count: int) -> str:
+    def path(self, number: int, count: int, part: int = 0) -> str:  # noqa: ARG002
         """The name of a file."""
         return f"data/{number:05d}-of-{count:05d}.parquet"
 
@@ -94,15 +91,19 @@ class HuggingFace(Sharded):
         """A file."""
         pa, parquet = arrow()
         image = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
-        vector = pa.list_(pa.float32(), len(WORLD.factors))
-        metadata = {"huggingface": json.dumps({"info": {"features": FEATURES}})}
+        width = len(self.factors)
+        vector = pa.list_(pa.float32(), width)
+        # The columns as the reader keeps them in a Parquet file; in its card they have a form of their own.
+        described = {"_type": "Sequence", "feature": {"_type": "Value", "dtype": "float32"}, "length": width}
+        features = {"image": {"_type": "Image"}, "raw_latents": described, "latents": described}
+        metadata = {"huggingface": json.dumps({"info": {"features": features}})}
         schema = pa.schema([("image", image), ("raw_latents", vector), ("latents", vector)], metadata=metadata)
         raw = np.array([row.raw for row in rows], np.float32)
         columns = [
             pa.array([{"bytes": row.image, "path": f"{i:06d}.png"} for i, row in enumerate(rows, start)], image),
             *(
-                pa.FixedSizeListArray.from_arrays(pa.array(array.ravel()), len(WORLD.factors))
-                for array in (raw, WORLD.values(raw).astype(np.float32))
+                pa.FixedSizeListArray.from_arrays(pa.array(array.ravel()), width)
+                for array in (raw, self.scene_values(raw))
             ),
         ]
         out = io.BytesIO()
@@ -116,10 +117,10 @@ class HuggingFace(Sharded):
             file = file if seekable(file) else io.BytesIO(content(file, what, LARGEST_FILE))
             table = parquet.ParquetFile(file)
             names = table.schema_arrow.names
-            if not set(MOST_VALUES) <= set(names):
-                raise ValueError(f"the columns are {', '.join(names)}; wanted are {' and '.join(MOST_VALUES)}")
-            pages.check(table.metadata, file, MOST_VALUES)
-            for batch in table.iter_batches(1, columns=list(MOST_VALUES)):  # a value may be as large as its page
+            if not set(READ) <= set(names):
+                raise ValueError(f"the columns are {', '.join(names)}; wanted are {' and '.join(READ)}")
+            pages.check(table.metadata, file, dict(zip(READ, (1, len(self.factors)), strict=True)))
+            for batch in table.iter_batches(1, columns=list(READ)):  # a value may be as large as its page
                 for row in batch.to_pylist():
                     image = row["image"]["bytes"] if isinstance(row["image"], dict) else row["image"]
                     if not isinstance(image, bytes):
@@ -133,13 +134,13 @@ class HuggingFace(Sharded):
         """The card."""
         said = json.loads(manifest.to_json())
         rows = [
-            f"| {i} | {latent.name} | {latent.meaning} | {latent.scale:.6g} | {latent.unit} |"
-            for i, latent in enumerate(manifest.factors)
+            f"| {i} | {factor.name} | {factor.meaning} | {factor.scale:.6g} | {factor.unit} |"
+            for i, factor in enumerate(self.factors)
         ]
         card = CARD.format(
             split=re.sub(r"\W", "_", str(said["source"].get("split", "train"))),
             files=len(files),
-            width=len(manifest.factors),
+            width=len(self.factors),
             n=manifest.n,
             size=manifest.shape[0],
             bytes=sum(file.bytes for file in files),

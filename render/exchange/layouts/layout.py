@@ -7,12 +7,17 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
-from typing import IO
+from typing import IO, ClassVar
 
-from ident.render.aliases import Float32s
+import numpy as np
+
+from ident.render.aliases import Float32s, Float64s, Int64s
 from ident.render.errors import Impossible
 from ident.render.exchange.layouts.files import File
 from ident.render.store.manifest import Manifest
+from ident.render.worlds.factors import Factor
+from ident.render.worlds.threedident import WORLD
+from ident.render.worlds.world import WorldFacts
 
 
 @dataclass(frozen=True)
@@ -25,7 +30,7 @@ class Parts:
 
 @dataclass(frozen=True)
 class Latents:
-    """The raw latents (n, 10) of a part."""
+    """The raw latents (n, d) of a part."""
 
     part: int
     raw: Float32s
@@ -46,7 +51,7 @@ Item = Parts | Latents | Picture
 
 @dataclass(frozen=True)
 class Row:
-    """An image as PNG or the like, and its raw latents (10,), if these are kept beside it."""
+    """An image as PNG or the like, and its raw latents (d,), if these are kept beside it."""
 
     image: bytes
     raw: Float32s | None
@@ -61,20 +66,35 @@ class Written:
     bytes: int
 
 
+@dataclass(frozen=True)
 class Layout(ABC):
     """A layout: how its files are named, written and read."""
 
-    meaning: str
-    pattern: re.Pattern[str]
+    factors: tuple[Factor, ...] = WORLD.factors
+    """The columns of raw latents: by themselves those of the files that others have made."""
+
+    meaning = ""
+    pattern = re.compile("")
     """The names of the files that are read, with the groups that `items` looks for."""
-    rows: int
+    rows = 1
     """Images in a file, at most."""
-    last: tuple[str, ...]
+    last: ClassVar[tuple[str, ...]] = ()
     """The files that are written last: latents, or what says which files there are."""
+    contiguous = True
+    """Whether there are parts 0 to 2 where there is a part 3."""
+
+    @property
+    def world(self) -> WorldFacts:
+        """What the datasets of this layout are of."""
+        return WORLD.facts
 
     @abstractmethod
-    def path(self, number: int, count: int) -> str:
-        """The name of file `number` of so many."""
+    def path(self, number: int, count: int, part: int = 0) -> str:
+        """The name of file `number` of so many in a part."""
+
+    def parts(self, raw: Float32s) -> Int64s:
+        """The part (n,) in which each image of these latents (n, d) is written."""
+        return np.zeros(len(raw), np.int64)
 
     @abstractmethod
     def pack(self, rows: list[Row], start: int) -> bytes:
@@ -91,6 +111,11 @@ class Layout(ABC):
     @abstractmethod
     def items(self, files: Iterator[File], where: str) -> Iterator[Item]:
         """What the files are; those that have no place in the layout are passed by."""
+
+    def scene_values(self, raw: Float32s) -> Float32s:
+        """The scene values (..., d) of raw latents (..., d)."""
+        values: Float64s = raw * np.array([factor.scale for factor in self.factors], np.float64)
+        return values.astype(np.float32)
 
 
 def detect(files: Iterator[File], layouts: Mapping[str, Layout], where: str) -> tuple[str, Iterator[File]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import IO
 
 import numpy as np
@@ -11,9 +12,9 @@ from ident.render.aliases import Float32s
 from ident.render.errors import Failed
 from ident.render.exchange.layouts.files import File, checked, matching, read_json
 from ident.render.exchange.layouts.layout import Item, Latents, Layout, Parts, Picture
-from ident.render.worlds.threedident import WORLD
 
 
+@dataclass(frozen=True)
 class Sharded(Layout):
     """A layout with rows in numbered files. The pattern has the groups root, part, and of (how many) or index."""
 
@@ -23,8 +24,8 @@ class Sharded(Layout):
 
     def items(self, files: Iterator[File], where: str) -> Iterator[Item]:
         """The images of each part, then its latents."""
-        for found, (name, opened) in matching(files, self.pattern, where):
-            groups, what = found.groupdict(), f"{where}/{name}"
+        for match, (name, opened) in matching(files, self.pattern, where):
+            groups, what = match.groupdict(), f"{where}/{name}"
             with opened() as file:
                 if groups["part"] is None:
                     yield self._listed(file, what)
@@ -41,9 +42,9 @@ class Sharded(Layout):
             yield Picture(part, number, f"{what}, row {number}", row.image)
         if not raw:
             raise Failed(f"{what}: holds no rows")
-        if {array.shape for array in raw} != {(len(WORLD.factors),)}:
-            raise Failed(f"{what}: not all of its rows have {len(WORLD.factors)} latents")
-        yield Latents(part, checked(np.stack(raw), what))
+        if {array.shape for array in raw} != {(len(self.factors),)}:
+            raise Failed(f"{what}: not all of its rows have {len(self.factors)} latents")
+        yield Latents(part, checked(np.stack(raw), what, self.factors))
 
     def _listed(self, file: IO[bytes], what: str) -> Parts:
         files, samples = self.listing

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 
 from ident.render.exchange.layouts.trees import Tree
 
-LAYOUT = Tree(
-    "raw_latents.npy, latents.npy, images/000000.png",
-    re.compile(r"(?P<root>(.*/)?)(raw_latents\.npy|images/(?P<image>\d{1,9})\.png)"),
-    images="images",
-    suffix="",
-)
+
+@dataclass(frozen=True)
+class ThreeDIdent(Tree):
+    """One folder of images."""
+
+    meaning = "raw_latents.npy, latents.npy, images/000000.png"
+    pattern = re.compile(r"(?P<root>(.*/)?)(raw_latents\.npy|images/(?P<image>\d{1,9})\.png)")
+    last = ("raw_latents.npy", "latents.npy")

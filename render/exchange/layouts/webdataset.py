@@ -7,6 +7,7 @@ import json
 import re
 import tarfile
 from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import groupby
 from typing import IO
 
@@ -19,7 +20,7 @@ from ident.render.exchange.layouts.layout import Row, Written
 from ident.render.exchange.layouts.sharded import Sharded
 from ident.render.store.files import content, npy
 from ident.render.store.manifest import Manifest
-from ident.render.worlds.threedident import WORLD
+from ident.render.worlds.factors import Factor
 
 IMAGES = ("png", "webp", "jpg", "jpeg")
 VECTORS = ("raw_latents.npy", "npy", "json")
@@ -27,6 +28,7 @@ MOST_FILES = 100
 """Of a sample."""
 
 
+@dataclass(frozen=True)
 class WebDataset(Sharded):
     """Files that share the name up to the first dot are a sample; `shardindex.json` says which archives there are."""
 
@@ -35,7 +37,7 @@ class WebDataset(Sharded):
     last = ("shardindex.json",)
     listing = ("shardlist", "nsamples")
 
-    def path(self, number: int, _: int) -> str:
+    def path(self, number: int, count: int, part: int = 0) -> str:  # noqa: ARG002
         """The name of an archive."""
         return f"{number:06d}.tar"
 
@@ -45,7 +47,7 @@ class WebDataset(Sharded):
         with tarfile.open(fileobj=out, mode="w", format=tarfile.USTAR_FORMAT) as archive:
             for number, row in enumerate(rows, start):
                 assert row.raw is not None
-                values = WORLD.values(row.raw).astype(np.float32)
+                values = self.scene_values(row.raw)
                 for kind, data in ("png", row.image), ("raw_latents.npy", npy(row.raw)), ("latents.npy", npy(values)):
                     member = tarfile.TarInfo(f"{number:06d}.{kind}")
                     member.size = len(data)
@@ -65,7 +67,7 @@ class WebDataset(Sharded):
                     wanted = kind in IMAGES or kind in VECTORS
                     sample[kind] = content(member, f"{what}/{name}", LARGEST_IMAGE) if wanted else b""
             image = next((sample[kind] for kind in IMAGES if kind in sample), None)
-            raw = raw_latents(sample, f"{what}/{key}")
+            raw = raw_latents(sample, f"{what}/{key}", self.factors)
             if image is None or raw is None:
                 raise Failed(
                     f"{what}: the sample {key} has {', '.join(sample)}, wanted are png and raw_latents.npy, npy or json"
@@ -85,16 +87,16 @@ def key_of(name: str) -> str:
     return f"{folder}{slash}{last.partition('.')[0]}"
 
 
-def raw_latents(sample: dict[str, bytes], what: str) -> Float32s | None:
-    """The raw latents (10,) of a sample, in any of the forms that are in use."""
+def raw_latents(sample: dict[str, bytes], what: str, factors: tuple[Factor, ...]) -> Float32s | None:
+    """The raw latents (d,) of a sample, in any of the forms that are in use."""
     for kind in VECTORS[:2]:
         if kind in sample:
-            return read_latents(io.BytesIO(sample[kind]), f"{what}.{kind}").reshape(-1)
+            return read_latents(io.BytesIO(sample[kind]), f"{what}.{kind}", factors).reshape(-1)
     if "json" not in sample:
         return None
-    found = read_json(io.BytesIO(sample["json"]), f"{what}.json")
+    values = read_json(io.BytesIO(sample["json"]), f"{what}.json")
     try:
-        array = np.array(found["raw_latents"] if isinstance(found, dict) else found, np.float64)
+        array = np.array(values["raw_latents"] if isinstance(values, dict) else values, np.float64)
     except (ValueError, KeyError, TypeError, OverflowError) as error:
         raise Failed(f"{what}.json: no list of raw latents ({type(error).__name__}: {error})") from error
-    return checked(np.atleast_2d(array), f"{what}.json").reshape(-1)
+    return checked(np.atleast_2d(array), f"{what}.json", factors).reshape(-1)

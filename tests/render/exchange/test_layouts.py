@@ -18,15 +18,15 @@ from hypothesis import strategies as st
 from pyarrow import parquet
 
 from ident.render.errors import Failed, Impossible
-from ident.render.exchange import exporting, intake
-from ident.render.exchange.exporting import Export, png
-from ident.render.exchange.importing import bring_path
+from ident.render.exchange import assembly, export
+from ident.render.exchange.export import Export, png
+from ident.render.exchange.import_ import import_path
 from ident.render.exchange.layouts import LAYOUTS, mds
 from ident.render.exchange.layouts.layout import Row
 from ident.render.store.dataset import Dataset
 from ident.render.store.files import npy
 from ident.render.store.storage import Storage
-from tests.render.exchange.test_importing import RAW, tar
+from tests.render.exchange.test_import_ import RAW, tar
 from tests.render.store.test_dataset import WANTED, N, paint
 
 SHARDED = ("webdataset", "mds", "huggingface")
@@ -40,8 +40,8 @@ Change = Callable[[Path], object]
 @pytest.fixture
 def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Path]:
     """The same dataset in each layout, five images in a file."""
-    monkeypatch.setattr(intake, "SHARD_SIZE", 8)
-    monkeypatch.setattr(exporting, "FILE_BYTES", 3 * 16 * 16)
+    monkeypatch.setattr(assembly, "SHARD_SIZE", 8)
+    monkeypatch.setattr(export, "FILE_BYTES", 3 * 16 * 16)
     paint(tmp_path / "d")
     for layout in SHARDED:
         Export(Dataset(tmp_path / "d"), layout, tmp_path / layout).run(force=False, tell=lambda *_: None)
@@ -49,7 +49,7 @@ def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Path]:
 
 
 def bring(folder: Path, layout: str, out: Path, *, force: bool = False) -> Dataset:
-    bring_path(folder, layout, Storage(str(out)), codec="fast", force=force, tell=lambda *_: None)
+    import_path(folder, layout, Storage(str(out)), codec="fast", force=force, tell=lambda *_: None)
     return Dataset(out)
 
 
@@ -202,8 +202,8 @@ def test_an_import_notices_a_change(folders: dict[str, Path], tmp_path: Path, la
 
 
 def test_more_files_than_may_be_open(folders: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(intake, "OPEN", 2)
-    monkeypatch.setattr(intake, "SHARD_SIZE", 3)
+    monkeypatch.setattr(assembly, "OPEN", 2)
+    monkeypatch.setattr(assembly, "SHARD_SIZE", 3)
     assert np.array_equal(bring(folders["mds"], "mds", tmp_path / "back").images(range(N)), WANTED)
 
 

@@ -17,9 +17,9 @@ import pytest
 from PIL import Image
 
 from ident.render.errors import Failed, Impossible
-from ident.render.exchange import intake
-from ident.render.exchange.importing import bring_path, counted
-from ident.render.exchange.intake import Intake
+from ident.render.exchange import assembly, pictures
+from ident.render.exchange.assembly import Assembly
+from ident.render.exchange.import_ import counted, import_path
 from ident.render.exchange.layouts import LAYOUTS
 from ident.render.exchange.layouts.files import File, files_of_archive, paths_below
 from ident.render.exchange.layouts.layout import Item
@@ -79,7 +79,9 @@ def shuffled(files: dict[str, bytes]) -> dict[str, bytes]:
 
 def bring(found: Iterator[Item], out: Path, layout: str = "3dident", codec: str = "compact") -> Manifest:
     (out / "shards").mkdir(parents=True, exist_ok=True)
-    return Intake(Storage(str(out)), Imported(layout, "here"), codec, b"key").run(found, lambda: None)
+    return Assembly(Storage(str(out)), LAYOUTS[layout], Imported(layout, "here"), codec, b"key").run(
+        found, lambda: None
+    )
 
 
 def of_tar(files: dict[str, bytes], mode: str = "w") -> Iterator[Item]:
@@ -88,7 +90,7 @@ def of_tar(files: dict[str, bytes], mode: str = "w") -> Iterator[Item]:
 
 @pytest.fixture(autouse=True)
 def small_shards(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(intake, "SHARD_SIZE", 8)
+    monkeypatch.setattr(assembly, "SHARD_SIZE", 8)
 
 
 @pytest.mark.parametrize("mode", ["w", "w:gz"])
@@ -135,7 +137,7 @@ def test_an_import_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     with pytest.raises(KeyboardInterrupt):
         bring(stopped_after(18, of_tar(FILES)), tmp_path / "d")
     decoded, taken = list[str](), list[str]()
-    decode, take = intake.decode, Storage.take
+    decode, take = pictures.decode, Storage.take
 
     def counted(data: bytes, where: str) -> object:
         decoded.append(where)
@@ -147,7 +149,7 @@ def test_an_import_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         taken.append(name)
         take(self, part, name)
 
-    monkeypatch.setattr(intake, "decode", counted)
+    monkeypatch.setattr(assembly, "decode", counted)
     monkeypatch.setattr(Storage, "take", stopped)
     with pytest.raises(KeyboardInterrupt):  # two shards are there already
         bring(of_tar(FILES), tmp_path / "d")
@@ -163,14 +165,14 @@ def test_an_import_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 def stop_after_two_shards(monkeypatch: pytest.MonkeyPatch) -> None:
     """Stop the next import, once: notes are made at the start, and after each shard."""
-    noted, note = count(1), Intake._note
+    noted, note = count(1), Assembly._note
 
-    def stopped(self: Intake) -> None:
+    def stopped(self: Assembly) -> None:
         note(self)
         if next(noted) == 3:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(Intake, "_note", stopped)
+    monkeypatch.setattr(Assembly, "_note", stopped)
 
 
 def test_a_shard_that_is_lost_meanwhile_is_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -186,7 +188,7 @@ def test_a_shard_that_is_lost_meanwhile_is_made_again(tmp_path: Path, monkeypatc
 def import_(
     path: Path, out: Path, *, force: bool = False, tell: Callable[[int, int], object] | None = None
 ) -> Manifest:
-    return bring_path(path, "3dident", Storage(str(out)), codec="compact", force=force, tell=tell or (lambda *_: None))
+    return import_path(path, "3dident", Storage(str(out)), codec="compact", force=force, tell=tell or (lambda *_: None))
 
 
 @pytest.mark.parametrize("damage", ["flip", "remove"])
@@ -199,13 +201,13 @@ def test_an_import_that_was_damaged_is_mended(tmp_path: Path, monkeypatch: pytes
     if damage == "flip":
         data[len(data) // 2] ^= 1
         shard.write_bytes(data)
-    decoded, decode = list[str](), intake.decode
+    decoded, decode = list[str](), pictures.decode
 
     def counted(data: bytes, where: str) -> object:
         decoded.append(where)
         return decode(data, where)
 
-    monkeypatch.setattr(intake, "decode", counted)
+    monkeypatch.setattr(assembly, "decode", counted)
     assert import_(tmp_path / "a.tar", tmp_path / "d") == made
     assert len(decoded) == 9  # the first, which says how large images are, and those of the shard
     assert verify(str(tmp_path / "d"), done=lambda *_: None).wrong == ()
@@ -236,14 +238,14 @@ def test_pixels_that_rgb_does_not_hold_are_refused(mode: str, value: Any) -> Non
     file = io.BytesIO()
     Image.new(mode, (16, 16), value).save(file, {"F": "tiff", "CMYK": "jpeg"}.get(mode, "png"))
     with pytest.raises(Failed, match=r"^it: "):
-        intake.decode(file.getvalue(), "it")
+        pictures.decode(file.getvalue(), "it")
 
 
 @pytest.mark.parametrize("mode", ["RGB", "RGBA", "L", "P", "1"])
 def test_pixels_that_rgb_holds_are_kept(mode: str) -> None:
     file, image = io.BytesIO(), Image.fromarray(WANTED[0]).convert(mode)
     image.save(file, "png")
-    assert np.array_equal(intake.decode(file.getvalue(), "it"), np.asarray(image.convert("RGB")))
+    assert np.array_equal(pictures.decode(file.getvalue(), "it"), np.asarray(image.convert("RGB")))
 
 
 def deep(colour: int) -> bytes:
@@ -286,17 +288,17 @@ LOSING = {
 def test_nothing_is_lost_without_a_word(kind: str) -> None:
     said, data = LOSING[kind]
     with pytest.raises(Failed, match=f"^it: {said}"):
-        intake.decode(data, "it")
+        pictures.decode(data, "it")
 
 
 def test_rgba_of_16_bits_is_refused() -> None:
     with pytest.raises(Failed, match=r"^it: its colours have 16 bits"):
-        intake.decode(deep(6), "it")
+        pictures.decode(deep(6), "it")
 
 
 @pytest.mark.parametrize("options", [{"icc_profile": b"x" * 200}, {"exif": Image.Exif()}, {"dpi": (72, 72)}])
 def test_what_is_said_of_an_image_is_no_loss(options: dict[str, Any]) -> None:
-    assert np.array_equal(intake.decode(saved(FIRST, "png", **options), "it"), WANTED[0])
+    assert np.array_equal(pictures.decode(saved(FIRST, "png", **options), "it"), WANTED[0])
 
 
 def lacking(name: str) -> dict[str, bytes]:

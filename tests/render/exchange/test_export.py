@@ -20,9 +20,10 @@ from pyarrow import parquet
 from torch.utils.data import DataLoader
 
 from ident.render.errors import Failed, Impossible
-from ident.render.exchange import exporting, intake
-from ident.render.exchange.exporting import Export
-from ident.render.exchange.importing import bring_path
+from ident.render.exchange import assembly
+from ident.render.exchange import export as exporting
+from ident.render.exchange.export import Export
+from ident.render.exchange.import_ import import_path
 from ident.render.exchange.layouts import LAYOUTS
 from ident.render.store import files
 from ident.render.store.dataset import Dataset
@@ -38,7 +39,7 @@ LIBRARIES = pytest.mark.parametrize("layout", ["webdataset", "mds", "huggingface
 
 @pytest.fixture
 def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Dataset:
-    monkeypatch.setattr(intake, "SHARD_SIZE", 8)
+    monkeypatch.setattr(assembly, "SHARD_SIZE", 8)
     monkeypatch.setattr(exporting, "FILE_BYTES", 3 * 16 * 16)  # five images, where several are in a file
     paint(tmp_path / "d")
     return Dataset(tmp_path / "d")
@@ -51,7 +52,7 @@ def export(data: Dataset, layout: str, folder: Path, *, force: bool = False) -> 
 
 
 def bring(path: Path, layout: str, out: Path) -> None:
-    bring_path(path, layout, Storage(str(out)), codec="fast", force=False, tell=lambda *_: None)
+    import_path(path, layout, Storage(str(out)), codec="fast", force=False, tell=lambda *_: None)
 
 
 class Published(torch.utils.data.Dataset[tuple[torch.Tensor, torch.Tensor]]):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-import json
 from collections.abc import Callable, Iterator
 from itertools import chain, repeat
 from pathlib import Path
@@ -18,13 +17,14 @@ from werkzeug.serving import make_server
 
 from ident.render import threads
 from ident.render.errors import Failed, Impossible
-from ident.render.exchange import archives, intake
-from ident.render.exchange.archives import Archive
+from ident.render.exchange import assembly, import_
+from ident.render.exchange.import_ import import_archive
+from ident.render.exchange.published import Archive
 from ident.render.store import retries
 from ident.render.store.dataset import Dataset
 from ident.render.store.inventory import clear
 from ident.render.store.storage import Storage
-from tests.render.exchange.test_importing import RAW, npy, stop_after_two_shards, tar
+from tests.render.exchange.test_import_ import RAW, npy, stop_after_two_shards, tar
 from tests.render.store.test_dataset import WANTED
 from tests.servers import Moods, as_s3, serving
 
@@ -55,7 +55,7 @@ MARKS: dict[str, Callable[[bytes], dict[str, str]]] = {
 
 @pytest.fixture(autouse=True)
 def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(intake, "SHARD_SIZE", 8)
+    monkeypatch.setattr(assembly, "SHARD_SIZE", 8)
     monkeypatch.setattr(threads, "cores", lambda: 1)  # so few images are taken in ahead
     monkeypatch.setattr(retries, "sleep", lambda _: None)
 
@@ -70,7 +70,7 @@ def moods(tmp_path: Path) -> Iterator[Moods]:
 
 def pull(moods: Moods, out: Path, *, md5: str | None = None, force: bool = False) -> None:
     archive = Archive(f"{moods.url}/x.tar", "x.tar", None if md5 is None else len(OLD), md5)
-    archives.pull(archive, Storage(str(out)), codec="fast", force=force, tell=lambda *_: None)
+    import_archive(archive, Storage(str(out)), codec="fast", force=force, tell=lambda *_: None)
 
 
 def replaced_after(moods: Moods, answers: int) -> None:
@@ -194,9 +194,9 @@ def test_an_archive_here_that_is_replaced_between_two_runs(tmp_path: Path, monke
     (tmp_path / "x.tar").write_bytes(OLD)
     stop_after_two_shards(monkeypatch)
     with pytest.raises(KeyboardInterrupt):
-        archives.pull(archive, out, codec="fast", force=False, tell=lambda *_: None)
+        import_archive(archive, out, codec="fast", force=False, tell=lambda *_: None)
     (tmp_path / "x.tar").write_bytes(NEW)
-    archives.pull(archive, out, codec="fast", force=False, tell=lambda *_: None)
+    import_archive(archive, out, codec="fast", force=False, tell=lambda *_: None)
     assert_made_of(255 - WANTED, tmp_path / "d")
 
 
@@ -244,7 +244,7 @@ def test_an_object_in_a_bucket_that_is_replaced(tmp_path: Path, place: str, monk
 
     def pull() -> None:
         archive = Archive(f"{place}/x.tar", "x.tar")
-        archives.pull(archive, out, codec="fast", force=True, tell=lambda *_: None)
+        import_archive(archive, out, codec="fast", force=True, tell=lambda *_: None)
 
     monkeypatch.setattr(Storage, "_remote_pieces", breaking)
     pull()
@@ -260,7 +260,7 @@ def test_an_object_in_a_bucket_that_is_replaced(tmp_path: Path, place: str, monk
 
 
 def test_an_archive_without_an_end(moods: Moods, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(archives, "free_bytes", lambda _: 10 * len(OLD))
+    monkeypatch.setattr(import_, "free_bytes", lambda _: 10 * len(OLD))
     begin = OLD.rstrip(b"\0")
 
     def endless(_: str) -> Iterator[bytes]:
@@ -270,26 +270,3 @@ def test_an_archive_without_an_end(moods: Moods, tmp_path: Path, monkeypatch: py
     with pytest.raises(Failed, match=rf"x\.tar: has more than {10 * len(OLD)} bytes"):
         pull(moods, tmp_path / "d")
     assert moods.sent < 500 * 2**16
-
-
-ANSWERS = {
-    "more than": " " * (archives.LARGEST_RECORD + 1),
-    "file 'a/x.tar' at": json.dumps(
-        {"files": [{"key": "a/x.tar", "size": 1, "checksum": f"md5:{'0' * 32}", "links": {"self": "https://host/x"}}]}
-    ),
-    "file 'x.tar' at 'file:///x.tar'": json.dumps(
-        {"files": [{"key": "x.tar", "size": 1, "checksum": f"md5:{'0' * 32}", "links": {"self": "file:///x.tar"}}]}
-    ),
-    r"file '\x1b]0;owned.tar' at": json.dumps(
-        {"files": [{"key": "\x1b]0;owned.tar", "size": 1, "checksum": f"md5:{'0' * 32}", "links": {"self": "x"}}]}
-    ),
-}
-
-
-@pytest.mark.parametrize("said", ANSWERS)
-def test_a_record_that_is_not_to_be_trusted(moods: Moods, said: str) -> None:
-    moods.raw = lambda _: [b"HTTP/1.0 200 OK\r\n\r\n", ANSWERS[said].encode()]
-    with pytest.raises(Failed) as failed:
-        archives.record("1", moods.url)
-    assert said in str(failed.value)
-    assert str(failed.value).startswith(f"{moods.url}/records/1: ")

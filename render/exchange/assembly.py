@@ -9,21 +9,18 @@ an image the journal has its file's sha256, and the shards are noted with one of
 from __future__ import annotations
 
 import json
-import struct
-import warnings
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
-from io import BytesIO
 from pathlib import Path
+from typing import Self
 
 import numpy as np
-from PIL import ExifTags, Image
 
-from ident.render.aliases import Array, Float32s
-from ident.render.blender.settings import SIZES
+from ident.render.aliases import Float32s
 from ident.render.errors import Failed
-from ident.render.exchange.layouts.layout import Item, Latents, Parts, Picture
+from ident.render.exchange.layouts.layout import Item, Latents, Layout, Parts, Picture
+from ident.render.exchange.pictures import decode
 from ident.render.store.columns import IMAGES, Column, Sums, sums
 from ident.render.store.files import IMPORTED, LARGEST_NOTE, PARTS, make_inside, read, remove_folder, write
 from ident.render.store.inventory import clear, put_shard
@@ -37,60 +34,49 @@ from ident.render.worlds.threedident import WORLD
 
 SHARD_SIZE = 1000
 OPEN = 200  # journals at a time; systems allow a process some 1,000 files
-MODES = ("RGB", "RGBA", "L", "P", "1")
-FORMATS = ("PNG", "WEBP", "JPEG")
-ANIMATION = (b"acTL", b"fcTL", b"fdAT")
-"""Chunks of a PNG that has more than one image."""
 
 Encoded = tuple[list[bytes], Sums]
 """An image, the sha256 of the file that it was, and the sums of its pixels."""
 
 
-def decode(data: bytes, where: str) -> Array:
-    """The pixels (H, W, 3) of an image file, if it is one that a dataset may hold."""
-    try:
-        with warnings.catch_warnings(action="error"), Image.open(BytesIO(data), formats=FORMATS) as image:
-            if image.width != image.height or image.width not in SIZES:
-                raise Failed(f"{where}: {image.width} x {image.height} pixels, not a square of {SIZES.start} or more")
-            if image.mode not in MODES:
-                raise Failed(f"{where}: its pixels are {image.mode}, which cannot be kept as they are; wanted is RGB")
-            if image.format == "PNG":
-                check_png(data, where)
-            if (count := getattr(image, "n_frames", 1)) > 1:
-                raise Failed(f"{where}: has {count} images, of which one could be kept; wanted is one")
-            if (turned := image.getexif().get(ExifTags.Base.Orientation, 1)) != 1:
-                raise Failed(
-                    f"{where}: is to be turned before it is shown, orientation {turned} in its EXIF; wanted is 1"
-                )
-            if image.has_transparency_data and np.asarray(image.convert("RGBA"))[..., 3].min() < 255:
-                raise Failed(f"{where}: parts of it are transparent, which cannot be kept; wanted is RGB")
-            return np.asarray(image.convert("RGB"))
-    except Failed:
-        raise
-    except Exception as error:  # Pillow raises half a dozen kinds on a damaged file
-        raise Failed(f"{where}: not an image ({error})") from error
+@dataclass(frozen=True)
+class Note:
+    """What a folder says of the import that was begun there, or is done: in the file IMPORTED."""
+
+    key: bytes
+    """What tells this import from others."""
+    latents: int
+    """How many each image has: fewer, where an ident of before did not keep all."""
+    ends: list[int]
+    """The rows before which each part ends, where shards are made already."""
+    records: dict[int, Record]
+    made_of: str | None
+    """The sha256 of all that the shards are made of."""
+
+    @classmethod
+    def read(cls, folder: Path) -> Self | None:
+        """The note in a folder, if one can be understood."""
+        try:
+            noted = json.loads(read(folder / IMPORTED, LARGEST_NOTE))
+            records = {int(number): Record(**record) for number, record in noted["records"].items()}
+            latents = int(noted.get("latents", len(WORLD.factors)))
+            return cls(bytes.fromhex(noted["key"]), latents, [*map(int, noted["ends"])], records, noted["made_of"])
+        except (OSError, ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError, Failed):
+            return None
+
+    def write(self, folder: Path) -> None:
+        """Leave the note in a folder."""
+        write(folder / IMPORTED, json.dumps(asdict(self) | {"key": self.key.hex()}).encode())
 
 
-def check_png(data: bytes, where: str) -> None:
-    """Refuse what Pillow takes from a PNG without a word: the upper half of 16 bits, the first image of several."""
-    place = 8
-    while place + 8 <= len(data):
-        length, kind = struct.unpack_from(">I4s", data, place)
-        if kind == b"IHDR" and data[place + 16] > 8:
-            raise Failed(f"{where}: its colours have {data[place + 16]} bits, of which 8 could be kept; wanted are 8")
-        if kind in ANIMATION:
-            raise Failed(f"{where}: is animated, of which one image could be kept; wanted is one")
-        place += 12 + length
-
-
-class Intake:
+class Assembly:
     """An import into a folder: the journals of what has come, and the shards that are made of them."""
 
-    def __init__(self, out: Storage, source: Imported, codec: str, key: bytes) -> None:
-        """Import a source, with a key that tells it from others."""
-        self._out, self._source, self._codec, self._key = out, source, codec, key
+    def __init__(self, out: Storage, layout: Layout, source: Imported, codec: str, key: bytes) -> None:
+        """Import a source in a layout, with a key that tells it from others."""
+        self._out, self._layout, self._source, self._codec, self._key = out, layout, source, codec, key
         self._parts = out.here / PARTS
-        self._said: Parts | None = None
+        self._announced: Parts | None = None
         self._raw: dict[int, Float32s] = {}
         self._seen: dict[int, set[int]] = {}
         self._journals: dict[tuple[int, int], Journal] = {}
@@ -120,22 +106,17 @@ class Intake:
 
     def _resume(self) -> None:
         """Take up the shards that an earlier run made of these files, but for what was damaged since."""
-        try:
-            made = json.loads(read(self._out.here / IMPORTED, LARGEST_NOTE))
-            if bytes.fromhex(made["key"]) != self._key:
-                return
-            records = {int(number): Record(**record) for number, record in made["records"].items()}
-            self._ends, self._made_of = list(map(int, made["ends"])), made["made_of"]
-        except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError, Failed):
+        note = Note.read(self._out.here)
+        if note is None or note.key != self._key:
             return
-        for number, record in records.items():
+        self._ends, self._made_of = note.ends, note.made_of
+        for number, record in note.records.items():
             if not self._out.fault(Span(number, record.start, record.n).file, record.bytes, record.sha256):
                 self._records[number] = record
 
     def _note(self) -> None:
-        records = {number: asdict(record) for number, record in self._records.items()}
-        made = {"key": self._key.hex(), "ends": self._ends, "records": records, "made_of": self._made_of}
-        write(self._out.here / IMPORTED, json.dumps(made).encode())
+        note = Note(self._key, len(self._layout.factors), self._ends, self._records, self._made_of)
+        note.write(self._out.here)
 
     def _take_in(self, items: Iterable[Item]) -> None:
         for picture, (encoded, of_image) in in_order(self._encode, self._new(items)):
@@ -145,9 +126,9 @@ class Intake:
         """Note what comes; gives the images that are not there yet."""
         for item in items:
             if isinstance(item, Parts):
-                if self._said not in (None, item):
+                if self._announced not in (None, item):
                     raise Failed(f"{self._source.origin}: its files do not agree on how many parts it has")
-                self._said = item
+                self._announced = item
                 continue
             if isinstance(item, Latents):
                 if item.part in self._raw:
@@ -205,24 +186,25 @@ class Intake:
 
     def _lay_out(self) -> None:
         """Where each part begins among all rows; an error if an image or its latents are missing."""
-        where = self._source.origin
+        where, announced = self._source.origin, self._announced
         if not self._raw:
             raise Failed(f"{where}: has no latents")
-        count = max(self._raw) + 1 if self._said is None else self._said.count
-        if len(self._raw) != count or max(self._raw) >= count:
+        count = max(self._raw) + 1 if announced is None else announced.count
+        if self._layout.contiguous and (len(self._raw) != count or max(self._raw) >= count):
             wrong = next((part for part in range(count) if part not in self._raw), count)
             raise Failed(f"{where}: has latents of {len(self._raw)} parts, not of {count}: look at part {wrong}")
         for part, raw in self._raw.items():
-            rows = len(raw) if self._said is None or self._said.rows is None else self._said.rows[part]
+            rows = len(raw) if announced is None or announced.rows is None else announced.rows[part]
             if len(raw) != rows:
                 raise Failed(f"{where}: part {part} has {len(raw)} images, its index says {rows}")
-            seen = self._seen.get(part, set())
-            if seen != set(range(len(raw))):
-                missing = sorted(set(range(len(raw))) - seen)[:3] or sorted(seen - set(range(len(raw))))[:3]
-                raise Failed(f"{where}: {len(raw)} latents and {len(seen)} images, look at image {missing[0]}")
+            images = self._seen.get(part, set())
+            if images != set(range(len(raw))):
+                wrong = min(set(range(len(raw))) - images or images - set(range(len(raw))))
+                of = f" of part {part}" if count > 1 else ""
+                raise Failed(f"{where}: {len(raw)} latents and {len(images)} images{of}, look at image {wrong}")
         if set(self._seen) != set(self._raw):
             raise Failed(f"{where}: images of parts {sorted(self._seen)}, latents of parts {sorted(self._raw)}")
-        self._ends = np.cumsum([0, *(len(self._raw[part]) for part in sorted(self._raw))]).tolist()
+        self._ends = np.cumsum([0, *(len(self._raw.get(part, ())) for part in range(count))]).tolist()
 
     def _rows(self, start: int, n: int) -> Iterator[tuple[int, Journal, int]]:
         """Of each row of a shard its number there, and where it is kept."""
@@ -236,7 +218,7 @@ class Intake:
         manifest = Manifest(
             n=self._ends[-1],
             shard_size=SHARD_SIZE,
-            world=WORLD.facts,
+            world=self._layout.world,
             columns={IMAGES: self._column},
             source=self._source.describe(),
             render=None,

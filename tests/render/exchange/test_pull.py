@@ -16,7 +16,9 @@ import numpy as np
 import pytest
 
 from ident.render.errors import Failed, Impossible
-from ident.render.exchange import transfer
+from ident.render.exchange import copying
+from ident.render.exchange import pull as pulling
+from ident.render.exchange.push import push as push_to
 from ident.render.store import manifest, retries, web
 from ident.render.store.dataset import Dataset
 from ident.render.store.manifest import Manifest
@@ -39,7 +41,7 @@ def painted(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def moods(painted: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Moods]:
     monkeypatch.setattr(retries, "sleep", lambda _: None)
-    monkeypatch.setattr(transfer.Count, "pause", lambda *_: None)
+    monkeypatch.setattr(copying.Count, "pause", lambda *_: None)
     with serving(painted) as made:
         yield made
 
@@ -47,7 +49,7 @@ def moods(painted: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Moods]:
 def pull(url: str, out: Path, *mirrors: str, force: bool = False) -> list[tuple[int, int]]:
     told = list[tuple[int, int]]()
     sources = [Storage(f"{each}/d") for each in (url, *mirrors)]
-    transfer.pull(sources, Storage(str(out)), force=force, tell=lambda *far: told.append(far))
+    pulling.pull(sources, Storage(str(out)), force=force, tell=lambda *far: told.append(far))
     return told
 
 
@@ -273,7 +275,7 @@ def test_a_million_shards_are_refused(moods: Moods, tmp_path: Path) -> None:
 
 def test_what_is_not_there(moods: Moods, tmp_path: Path) -> None:
     with pytest.raises(Impossible, match="nothing: no dataset there"):
-        transfer.pull([Storage(f"{moods.url}/nothing")], Storage(str(tmp_path)), force=False, tell=lambda *_: None)
+        pulling.pull([Storage(f"{moods.url}/nothing")], Storage(str(tmp_path)), force=False, tell=lambda *_: None)
     moods.statuses = [(403, {})]
     with pytest.raises(Failed, match=r"dataset\.json: answers 403"):
         pull(moods.url, tmp_path / "d")
@@ -300,9 +302,7 @@ def test_the_place_itself_is_refused(painted: Path, tmp_path: Path) -> None:
     with pytest.raises(Impossible, match="are the same place; give another --out"):
         pull(str(painted), tmp_path / "d", str(tmp_path), force=True)
     with pytest.raises(Impossible, match="are the same place; give another DEST"):
-        transfer.push(
-            Storage(str(tmp_path / "d")), Storage(f"{tmp_path}/x/../d", "DEST"), force=True, tell=lambda *_: None
-        )
+        push_to(Storage(str(tmp_path / "d")), Storage(f"{tmp_path}/x/../d", "DEST"), force=True, tell=lambda *_: None)
     assert content(tmp_path / "d") == before
 
 
@@ -351,7 +351,7 @@ def test_the_next_source_is_tried(moods: Moods, painted: Path, tmp_path: Path) -
 
 def test_an_interrupt_ends_the_longest_wait(moods: Moods, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
-    count = transfer.Count(1, lambda *_: None)
+    count = copying.Count(1, lambda *_: None)
     moods.statuses = [(503, {"Retry-After": "60"})] * 9
     pieces = Storage(moods.url).stream("d/dataset.json", 0, count.pause)
 
@@ -361,14 +361,14 @@ def test_an_interrupt_ends_the_longest_wait(moods: Moods, monkeypatch: pytest.Mo
 
     stop = Thread(target=stop_when_asked)
     stop.start()
-    with pytest.raises(transfer.Stopped):
+    with pytest.raises(copying.Stopped):
         next(pieces)
     stop.join()
     assert len(moods.asked) == 1
 
 
 def push(source: Path, out: str, *, force: bool = False) -> None:
-    transfer.push(Storage(str(source)), Storage(out), force=force, tell=lambda *_: None)
+    push_to(Storage(str(source)), Storage(out), force=force, tell=lambda *_: None)
 
 
 def test_a_push_brings_the_same_bytes_and_goes_on(
