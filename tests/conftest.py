@@ -70,8 +70,13 @@ def ident(tmp_path: Path) -> Run:
 
 
 @pytest.fixture
-def ident_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Run:
-    """The same in this process: for what is refused at once, where to import PyTorch anew takes the most time."""
+def ident_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Iterator[Run]:
+    """Run `ident ARGUMENTS` in an empty folder, in this process: PyTorch's import takes longer than many commands.
+
+    Modules of a user's that it imports are forgotten with the test.
+    """
+    monkeypatch.setattr(sys, "meta_path", sys.meta_path.copy())
+    before = set(sys.modules)
 
     def run(*arguments: object) -> subprocess.CompletedProcess[str]:
         monkeypatch.chdir(tmp_path)
@@ -85,7 +90,10 @@ def ident_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.Ca
             signal.signal(signal.SIGTERM, handler)
         return subprocess.CompletedProcess([*map(str, arguments)], int(str(ended.value.code)), *capfd.readouterr())
 
-    return run
+    yield run
+    for name in set(sys.modules) - before:
+        if str(getattr(sys.modules[name], "__file__", None)).startswith(str(tmp_path)):
+            del sys.modules[name]
 
 
 @pytest.fixture

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import sys
 
-from tests.speed import loader, losses, pairs, quality, render, stage, train, transfer
+from tests.speed import imports, loader, losses, pairs, quality, render, stage, train, transfer
 
 GROUPS = {
+    "imports": imports.measure,
     "render": render.measure,
     "quality": quality.measure,
     "stage": stage.measure,
