@@ -17,7 +17,7 @@ import bpy
 import click
 
 from ident.blend_assets import teapot
-from ident.render.worlds.scene import RISE
+from ident.render.worlds.threedident import RISE
 
 SCENE = Path(__file__).with_name("3dident.blend")
 

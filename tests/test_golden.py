@@ -18,7 +18,7 @@ from tests.conftest import Run
 
 PINNED: dict[str, Any] = json.loads((golden.FOLDER / "golden.json").read_text())
 SAME_MACHINE = PINNED["machine"] == golden.machine()
-NEAR = {"rel": 1e-5, "abs": 1e-6} if SAME_MACHINE else {"rel": 0.02, "abs": 0.02}
+NEAR: dict[str, Any] = {"rel": 1e-5, "abs": 1e-6} if SAME_MACHINE else {"rel": 0.02, "abs": 0.02}
 
 
 def run_by(ident: Run) -> golden.Command:

@@ -170,9 +170,9 @@ def test_a_room_imports_what_it_may(folder: str) -> None:
             "render/stage/worker.py:2: imports bpy.types; render/stage may import, of other packages, numpy, ray",
         ),
         (
-            "render/worlds/scene.py",
+            "render/worlds/threedident.py",
             "from importlib import import_module\nimport_module('bpy')\n",
-            "render/worlds/scene.py:2: imports bpy; render/worlds may import, of other packages, numpy",
+            "render/worlds/threedident.py:2: imports bpy; render/worlds may import, of other packages, numpy",
         ),
         (
             "render/store/dataset.py",

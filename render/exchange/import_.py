@@ -22,7 +22,8 @@ from ident.render.exchange.layouts.layout import Layout, detect
 from ident.render.exchange.published import Archive
 from ident.render.store.files import LOCK, PARTS, bounded, check_room, free_bytes, lock, make_inside
 from ident.render.store.inventory import clear, import_begun, shard_files, tidy, whole_shards
-from ident.render.store.manifest import MANIFEST, Imported, Manifest
+from ident.render.store.manifest import MANIFEST, Manifest
+from ident.render.store.recipe import Imported
 from ident.render.store.storage import Storage
 
 

@@ -83,7 +83,7 @@ def test_a_folder_that_cannot_be_held_does_not_stay(tmp_path: Path, monkeypatch:
     def full(*_: object) -> int:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(temporary.os, "open", full)
+    monkeypatch.setattr(os, "open", full)
     with pytest.raises(Failed, match=f"{tmp_path}: no temporary folder can be made there .No space left on device"):
         temporary.folder(tmp_path).__enter__()
     assert list(tmp_path.iterdir()) == []

@@ -19,10 +19,11 @@ from pyarrow import parquet
 
 from ident.render.errors import Failed, Impossible
 from ident.render.exchange import assembly, export
-from ident.render.exchange.export import Export, png
+from ident.render.exchange.export import Export
 from ident.render.exchange.import_ import import_path
 from ident.render.exchange.layouts import LAYOUTS, mds
 from ident.render.exchange.layouts.layout import Row
+from ident.render.exchange.pictures import png
 from ident.render.store.dataset import Dataset
 from ident.render.store.files import npy
 from ident.render.store.storage import Storage

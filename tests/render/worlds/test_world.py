@@ -138,7 +138,7 @@ def test_worlds_that_cannot_be() -> None:
         ({"scene": list, "engine": "blender", "picture": print}, "world spiral: give it a picture, or a scene"),
     ):
         with pytest.raises(Impossible, match=said):
-            replace(SPIRAL, **changes)  # type: ignore[arg-type]
+            replace(SPIRAL, **changes)
 
 
 def test_a_world_that_nobody_knows() -> None:
