@@ -24,9 +24,9 @@ from ident.render.store.files import LOCK, check_folder, lock, make_inside
 
 if TYPE_CHECKING:
     from ident.benchmark.report.tables import Line
-    from ident.benchmark.suites.bench import Tell
-    from ident.benchmark.suites.data import Data
+    from ident.benchmark.sources.data import Data
     from ident.benchmark.suites.results import Result
+    from ident.benchmark.suites.runner import Tell
     from ident.benchmark.suites.runs import Run
 
     Train = Callable[..., Iterator[tuple[Run, Result | None]]]
@@ -62,7 +62,7 @@ Examples:
 @click.option("--data", metavar="PLACE", help="The same as DATA.")
 @click.option("--test-data", metavar="PLACE", help="Images to test on.  [default: data/3dident-test]")
 @click.option("--render", is_flag=True, help="Render the small datasets of the tier first, if they are not there.")
-@click.option("--space", "model_space", metavar="SPACE", help="Only rows whose model lives there, like box.")
+@click.option("--space", metavar="SPACE", help="Only rows whose model lives there, like box.")
 @click.option("--latent-space", metavar="SPACE", help="Only rows whose latents live there.")
 @click.option("--marginal", metavar="DISTRIBUTION", help="Only rows with this marginal.")
 @click.option("--conditional", metavar="DISTRIBUTION", help="Only rows with this conditional, like laplace.")
@@ -118,20 +118,21 @@ def bench(
     check_folder(out)
     suite = suites.load_suite(suite_name)
     suites.check_trusted(suite, trust=trust)
-    if suite.images and not render:
+    if suite.stored and not render:
         datasets.check_all_there(datasets.places(data, test_data))
 
     # Here, as PyTorch takes seconds.
     from ident.benchmark import plugins, report
     from ident.benchmark.latents import distributions
     from ident.benchmark.report import tables
-    from ident.benchmark.suites import bench as work
-    from ident.benchmark.suites.rows import with_loss
+    from ident.benchmark.suites import runner as work
+    from ident.benchmark.suites.rows import with_objective
     from ident.benchmark.suites.runs import of_tier, runs_of
+    from ident.benchmark.suites.task import check
     from ident.benchmark.suites.tiers import load_tier
     from ident.benchmark.training import distributed
 
-    tier = load_tier(tier_name, images=suite.images, encoder=encoder, trust=trust)
+    tier = load_tier(tier_name, stored=suite.stored, encoder=encoder, trust=trust)
     wanted = {name: text for name, text in filters.items() if text is not None}
     rows = suites.select(suite, wanted, ids)
     chosen = tuple(kind for kind in KINDS if not kinds or kind in kinds)
@@ -140,7 +141,7 @@ def bench(
     if loss is not None:
         if set(kinds) - {"unsupervised"}:
             raise Impossible(f"--kind {', '.join(kinds)}: --loss is of unsupervised runs; leave out --kind")
-        rows, chosen = with_loss(rows, loss), ("unsupervised",)
+        rows, chosen = with_objective(rows, loss), ("unsupervised",)
     if device not in ("auto", "cuda") and (gpus or ((parallel or ray_address) and device != "cpu")):
         raise Impossible(
             f"--device {device}: --gpus, --parallel and --ray-address choose GPUs themselves; leave it out"
@@ -152,7 +153,7 @@ def bench(
         work.check_gpus(gpus, suite, runs)
     device = work.device_of(device, ray_address)
     found: dict[str, Data] = {}
-    if suite.images:
+    if suite.stored:
         places = datasets.places(data, test_data, tier.name if render else "")
         if render and not distributed.launched():
             for split, place in places.items():
@@ -167,6 +168,7 @@ def bench(
             say(f"tier {tier.name}: its scale is {tier.scale:g}, rows have {', '.join(meant)}", err=True)
     elif data or test_data or render:
         raise Impossible(f"--suite {suite.name}: has no images; leave out --data, --test-data and --render")
+    check(runs)
     folder = out / suite.folder / tier.name
     if gpus and not distributed.launched():
         if not force:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -16,6 +17,9 @@ from ident.cli.progress import Done, duration, in_bytes, progress
 from ident.cli.terminal import say, say_json, say_table
 from ident.render.store.dataset import DEFAULT, Dataset, check_there
 from ident.render.store.files import check_folder, check_room
+
+if TYPE_CHECKING:
+    from ident.benchmark.pairs.samplers import DrawnPairs
 
 KINDS = ("auto", "flat", "ivf", "hnsw")
 
@@ -33,10 +37,10 @@ Examples:
 @click.option(
     "--pairs",
     "kind",
-    type=click.Choice(["auto", "exact", "nearest"]),
+    type=click.Choice(["auto", "rendered", "nearest"]),
     default="auto",
     show_default=True,
-    help="exact: the positives of `ident render --positives`; auto takes them where they are there.",
+    help="rendered: the positives of `ident render --positives`; auto takes them where there are such.",
 )
 @click.option("--space", default="box", show_default=True, help="Where latents live, like box or box(3) * sphere(8).")
 @click.option("--latents", "subset", metavar="NAME,...", help="Match by these latents alone.  [default: all]")
@@ -85,18 +89,11 @@ def pairs(
     dataset = Dataset(data)
     check_folder(out.absolute().parent)
 
+    # Here, as PyTorch takes seconds.
     from ident.benchmark.latents.distributions import scale_taken
-    from ident.benchmark.pairs import matching  # here: it takes PyTorch, which takes seconds
-    from ident.benchmark.pairs.pairs import (
-        BATCH,
-        SAMPLE_BATCH,
-        Pairs,
-        Sampler,
-        batches,
-        check_target,
-        open_sampler,
-        save,
-    )
+    from ident.benchmark.pairs import matching
+    from ident.benchmark.pairs.file import check_target, save
+    from ident.benchmark.pairs.samplers import BATCH, SAMPLE_BATCH, NearestSampler, batches, open_sampler
 
     remark = partial(say, err=True)
     if conditional is not None and (taken := scale_taken(conditional)):
@@ -128,7 +125,7 @@ def pairs(
     remark(f"{out}: {takes} and about {duration(seconds)}")
     comparison, start = matching.Comparison(), time.perf_counter()
 
-    def compared(done: Done) -> Iterator[Pairs]:
+    def compared(done: Done) -> Iterator[DrawnPairs]:
         done(0, n)
         for batch in batches(sampler, n):
             comparison.add(batch)
@@ -138,20 +135,20 @@ def pairs(
     with progress("drawing pairs") as done:
         save(compared(done), n, recipe, out)
     rate = n / (time.perf_counter() - start)
-    found = comparison.matching(sampler.names)
-    said = matching.words(found, str(sampler.conditional), len(dataset))
+    match = comparison.matching(sampler.names)
+    said = matching.words(match, str(sampler.conditional), len(dataset))
     if plot:
         matching.plot(comparison.sample, sampler.names, files["plot"])
     if show:
         matching.picture(dataset, comparison.sample, show, files["images"])
     if as_json:
         places = {name: str(path) for name, path in files.items()}
-        say_json({**places, "n": n, "recall": reached, "pairs_a_second": rate, **asdict(found)})
+        say_json({**places, "n": n, "recall": reached, "pairs_a_second": rate, **asdict(match)})
         return
-    rows = ((row.latent, f"{row.wished_sd:.4f}", f"{row.realised_sd:.4f}", f"{row.distance:.3f}") for row in found.rows)
+    rows = ((row.latent, f"{row.wished_sd:.4f}", f"{row.realised_sd:.4f}", f"{row.distance:.3f}") for row in match.rows)
     say_table(("latent", "wished-for sd", "realised sd", "distance"), rows)
     say(f"\n{said}\n")
-    if isinstance(sampler, Sampler):
+    if isinstance(sampler, NearestSampler):
         how = sampler.neighbours.described
         say(f"recall {reached:.4f} against exact search, {how}, {rate:.0f} pairs a second")
     say(f"{n} pairs of {sampler.conditional}: {', '.join(map(str, files.values()))}")

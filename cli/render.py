@@ -90,11 +90,11 @@ def render(
     drawn = None
     if positives is not None:
         from ident.benchmark.latents.distributions import scale_taken  # here: they take PyTorch, which takes seconds
-        from ident.benchmark.pairs.positives import Drawn
+        from ident.benchmark.pairs.positives import DrawnPositives
 
         if taken := scale_taken(positives):
             say(taken, err=True)
-        drawn = Drawn(positives, seed)
+        drawn = DrawnPositives(positives, seed)
     recipe = Recipe(Uniform(seed, split, world), settings, passes, codec or "", positives=drawn)
     recipe = planning.going_on(storage, recipe, n, shard_size=shard_size, force=force)
     plan = planning.Plan(storage, recipe, n, gpus, workers, recycle, max_failures)

@@ -24,7 +24,7 @@ print(f"\n{len(data)} images of {image.shape}, the latents of one:")
 print(dict(zip(data.names, raw_latents.round(2).tolist(), strict=True)))
 
 # %% Draw positive pairs: of each anchor the image nearest to a draw of the conditional
-from ident.benchmark.pairs.pairs import open_sampler
+from ident.benchmark.pairs.samplers import open_sampler
 
 sampler = open_sampler(data, "normal(0.2)", space="box", seed=0, say=print)
 pairs = sampler.draw(0, 16)  # batch 0 of 16 pairs, whoever draws it

@@ -194,10 +194,15 @@ def _whole(dim: float) -> int:
     return int(dim)
 
 
-def parse(text: str, dim: int) -> Space:
-    """A space of so many dimensions in all, as it is written: `box`, `sphere(10, 2)`, `box(3) * sphere(8)`."""
+def read(text: str, dim: int) -> Space:
+    """A space as it is written: `box`, `sphere(10, 2)`, `box(3) * sphere(8)`; what gives no dimensions has `dim`."""
     factors = notation.parse(text, SPACES, "space", {"dim": dim})
-    space = factors[0] if len(factors) == 1 else Product(tuple(factors))
+    return factors[0] if len(factors) == 1 else Product(tuple(factors))
+
+
+def parse(text: str, dim: int) -> Space:
+    """A space of so many dimensions in all."""
+    space = read(text, dim)
     if space.dim != dim:
         raise Impossible(f"space {text!r}: has {space.dim} dimensions, and the latents have {dim}")
     return space

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from functools import partial
 from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
 
-from ident.benchmark import plugins
+from ident.benchmark.registry import ENCODERS
 from ident.render.errors import Impossible
 
 HIDDEN = (10, 50, 50, 50, 50, 10)  # times the latents (Zimmermann et al., 2021, A.3)
@@ -124,19 +123,24 @@ def resnet(name: str, dim: int) -> nn.Sequential:
     return nn.Sequential(models.get_model(name, num_classes=hidden), nn.LeakyReLU(SLOPE), nn.Linear(hidden, dim))
 
 
-ENCODERS: dict[str, Callable[[int], nn.Module]] = {
-    "mlp": mlp,
-    "resnet18": partial(resnet, "resnet18"),
-    "resnet50": partial(resnet, "resnet50"),
-    "resnet101": partial(resnet, "resnet101"),
-}
-"""By name, for so many latents."""
+def resnet18(dim: int) -> nn.Sequential:
+    """A ResNet18."""
+    return resnet("resnet18", dim)
+
+
+def resnet50(dim: int) -> nn.Sequential:
+    """A ResNet50."""
+    return resnet("resnet50", dim)
+
+
+def resnet101(dim: int) -> nn.Sequential:
+    """A ResNet101."""
+    return resnet("resnet101", dim)
 
 
 def encoder(dim: int, space: str, side: float = 1.0, network: str = "mlp") -> nn.Sequential:
     """A network, of ours or of the user's, and the space that its output is brought to."""
-    made = plugins.load(network) if plugins.is_one(network) else ENCODERS[network]
-    return nn.Sequential(made(dim), OUTPUTS[space](dim, side))
+    return nn.Sequential(ENCODERS.load(network)(dim), OUTPUTS[space](dim, side))
 
 
 def whitened(encoder: nn.Sequential, x: Tensor) -> nn.Sequential:

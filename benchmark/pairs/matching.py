@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from scipy import stats
 
-from ident.benchmark.pairs.pairs import Pairs, joined
+from ident.benchmark.pairs.samplers import DrawnPairs, joined
 from ident.render.aliases import Float32s
 from ident.render.stage.gallery import Layout
 from ident.render.store.dataset import Dataset
@@ -46,7 +46,7 @@ class Matching:
     """Of the wished-for positives, those to which the anchor itself was nearest."""
     error: float
     """The root mean square by which a latent of a positive misses what was wished for."""
-    exact: bool
+    rendered: bool
     """Whether the positives were rendered for their anchors."""
 
     @property
@@ -60,7 +60,7 @@ class Matching:
         return float(np.sqrt(np.mean([row.realised_sd**2 for row in self.rows])))
 
 
-def offsets(pairs: Pairs) -> Float32s:
+def offsets(pairs: DrawnPairs) -> Float32s:
     """From anchors to what was wished for and to the positives, (2, latents, pairs)."""
     return np.stack([(to - pairs.anchor_latents).T for to in (pairs.wished, pairs.positive_latents)])
 
@@ -72,10 +72,10 @@ class Comparison:
         self.n = 0
         self.moments = np.zeros((2, 1, 1))
         """The mean, and the sum of squares around it, of offsets (wished-for and realised, latents) from anchors."""
-        self.nearest, self.squares, self.exact = 0, 0.0, True
-        self.first: list[Pairs] = []
+        self.nearest, self.squares, self.rendered = 0, 0.0, True
+        self.first: list[DrawnPairs] = []
 
-    def add(self, pairs: Pairs) -> None:
+    def add(self, pairs: DrawnPairs) -> None:
         """Count a batch in."""
         before, self.n = self.n, self.n + len(pairs)
         if before < SAMPLE:
@@ -88,10 +88,10 @@ class Comparison:
         self.moments = np.stack([mean + shift * len(pairs) / self.n, squares + within + between])
         self.nearest += int(pairs.anchor_was_nearest.sum())
         self.squares += float(((pairs.positive_latents - pairs.wished).astype(float) ** 2).sum())
-        self.exact &= pairs.exact
+        self.rendered &= pairs.rendered
 
     @property
-    def sample(self) -> Pairs:
+    def sample(self) -> DrawnPairs:
         """The first pairs, SAMPLE of them or the batch more that it takes."""
         return joined(self.first)
 
@@ -103,11 +103,11 @@ class Comparison:
             for name, wished_sd, realised_sd, one, two in zip(names, *sds, *offsets(self.sample), strict=True)
         ]
         error = float(np.sqrt(self.squares / (self.n * len(rows))))
-        return Matching(tuple(rows), self.nearest / self.n, error, self.exact)
+        return Matching(tuple(rows), self.nearest / self.n, error, self.rendered)
 
 
-def match(pairs: Pairs, names: Sequence[str]) -> Matching:
-    """Compare what was found with what was wished for."""
+def match(pairs: DrawnPairs, names: Sequence[str]) -> Matching:
+    """Compare pairs with what was wished for."""
     comparison = Comparison()
     comparison.add(pairs)
     return comparison.matching(names)
@@ -120,10 +120,10 @@ def words(matching: Matching, conditional: str, n: int) -> str:
     times = matching.realised_sd / matching.wished_sd
     nearest = f"In {matching.anchor_share:.1%} of the draws the nearest image was the anchor itself"
     rendered = "The positives were rendered for their anchors."
-    found = rendered if matching.exact else f"{nearest}, and the second nearest was taken."
+    found = rendered if matching.rendered else f"{nearest}, and the second nearest was taken."
     became = f"A wished-for sd of {matching.wished_sd:.3f} became {matching.realised_sd:.3f}"
     said = f"{found} {became}, {times:.2f} times as much."
-    if matching.exact or times <= CLOSE:
+    if matching.rendered or times <= CLOSE:
         return f"{said} The pairs follow {conditional} closely."
     # The error hardly depends on the conditional: it is the distance between neighbours. Variances add up.
     enough = matching.error / np.sqrt(CLOSE**2 - 1)
@@ -135,7 +135,7 @@ def words(matching: Matching, conditional: str, n: int) -> str:
     )
 
 
-def plot(pairs: Pairs, names: Sequence[str], path: Path) -> None:
+def plot(pairs: DrawnPairs, names: Sequence[str], path: Path) -> None:
     """For each latent, the offsets from the anchors as they were wished for and as they were realised."""
     columns, rows = min(5, len(names)), -(-len(names) // 5)
     figure = Figure(figsize=(2.4 * columns, 2.1 * rows + 0.3), layout="constrained")
@@ -157,9 +157,9 @@ def plot(pairs: Pairs, names: Sequence[str], path: Path) -> None:
         figure.savefig(part, format="png", dpi=150)
 
 
-def picture(data: Dataset, pairs: Pairs, count: int, path: Path) -> None:
+def picture(data: Dataset, pairs: DrawnPairs, count: int, path: Path) -> None:
     """Anchors, and their positives below them."""
     anchors, positives = pairs.anchor[:count], pairs.positive[:count]
-    images = [*data.images(anchors), *(data.positives(anchors) if pairs.exact else data.images(positives))]
+    images = [*data.images(anchors), *(data.positives(anchors) if pairs.rendered else data.images(positives))]
     with whole(path) as part:
         Layout(len(images) // 2, down=("anchor", "positive")).compose(images).save(part, "png")

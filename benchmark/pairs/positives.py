@@ -17,7 +17,7 @@ OWN = 1  # of streams: those of pairs have one number only
 
 
 @dataclass(frozen=True)
-class Drawn:
+class DrawnPositives:
     """Positives around raw latents in the box: that of image i depends on its latents, the seed and i alone."""
 
     conditional: str

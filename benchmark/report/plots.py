@@ -130,12 +130,12 @@ def learned_figure(lines: Sequence[Line]) -> Figure:
 
 def optimum(row: Row) -> list[float]:
     """The Lambda that a row's loss should learn."""
-    return theory.optimum((row.conditional, *row.others), row.hard)
+    return theory.optimum(row.conditionals, row.hard)
 
 
 def mass_moved(row: Row) -> float:
     """The share of its mass that would have to be moved to make a row's marginal uniform."""
-    return theory.mass_moved(row.latent_space, row.marginal, row.dim)
+    return theory.mass_moved(row.latent_space, row.marginal, row.dim) if row.dim else 0.0
 
 
 def bars(suite: Suite, results: Sequence[Result]) -> Figure:

@@ -27,7 +27,10 @@ def record(suite: Suite, line: Line, result: Result) -> dict[str, Any]:
     settings, row = result.settings, line.row.described()
     record: dict[str, Any] = {"suite": suite.name, "tier": result.tier, "row": line.row.id}
     record |= {"own": line.own, "kind": result.kind, "seed": result.seed, **row}
-    record |= {"loss": str(settings.get("loss", row["loss"])), "encoder": str(settings.get("encoder", ""))}
+    record |= {
+        "objective": str(settings.get("objective", row["objective"])),
+        "encoder": str(settings.get("encoder", "")),
+    }
     for split, metrics in result.scores.items():
         for metric, score in metrics.items():
             record[f"{split}_{metric}"] = 100 * score.value

@@ -107,9 +107,9 @@ def distinct(suite: Suite, lines: Sequence[Line]) -> list[Line]:
 
 
 def trained(row: Row, results: Mapping[str, Sequence[Result]]) -> Row:
-    """A row with the loss that its results are of, if that is the user's."""
-    losses = [str(result.settings.get("loss")) for result in results.get("unsupervised", ())]
-    return row.trained_by(losses[0]) if losses and plugins.is_one(losses[0]) else row
+    """A row with the objective that its results are of, if that is the user's."""
+    objectives = [str(result.settings.get("objective")) for result in results.get("unsupervised", ())]
+    return row.trained_by(objectives[0]) if objectives and plugins.is_one(objectives[0]) else row
 
 
 @dataclass(frozen=True)
@@ -231,7 +231,11 @@ def groups(suite: Suite, line: Line) -> dict[str, float]:
 
 def learned(line: Line) -> list[float]:
     """The precisions that were learned, in rising order for each loss; the mean over seeds."""
-    each = [result.learned for result in line.results.get("unsupervised", ()) if result.learned]
+    results = [result for result in line.results.get("unsupervised", ()) if result.learned]
+    each = [result.learned for result in results]
     if not each:
         return []
-    return [float(value) for value in np.sort(np.reshape(each, (len(each), -1, line.row.dim)), -1).mean(0).ravel()]
+    return [
+        float(value)
+        for value in np.sort(np.reshape(each, (len(each), -1, len(results[0].factors))), -1).mean(0).ravel()
+    ]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
+from ident.benchmark.sources.data import Data
 from ident.render.errors import Impossible
 from ident.render.stage import cluster, plan, stage
 from ident.render.store.dataset import DEFAULT, Dataset, check_there
@@ -21,15 +21,6 @@ if TYPE_CHECKING:
 PLACES = {"train": DEFAULT, "test": f"{DEFAULT}-test"}
 COUNTS = {"train": 30_000, "test": 2000}
 """Images that the laptop's tier is meant for."""
-
-
-@dataclass(frozen=True)
-class Data:
-    """A dataset: where it lies, a digest of all that is in it, and the side of its images."""
-
-    place: str
-    digest: str
-    size: int
 
 
 def places(train: str | None, test: str | None, tier: str = "") -> dict[str, str]:
@@ -49,24 +40,24 @@ def check_all_there(places: Mapping[str, str]) -> None:
 def find(places: Mapping[str, str]) -> dict[str, Data]:
     """The datasets that are there; where one is not, what to type is said."""
     check_all_there(places)
-    found, sources = dict[str, Data](), dict[str, Mapping[str, object]]()
+    datasets, sources = dict[str, Data](), dict[str, Mapping[str, object]]()
     for split, place in places.items():
         data = Dataset(place)
         shards = [data.manifest.shards[number].sha256 for number in range(data.manifest.count)]
         absolute = str(data.storage.folder.absolute()) if data.storage.folder else place
-        found[split] = Data(absolute, sha256(json.dumps(shards).encode()).hexdigest(), data.shape[0])
+        datasets[split] = Data(absolute, sha256(json.dumps(shards).encode()).hexdigest(), data.shape[0])
         sources[split] = data.manifest.source
-    sizes = {split: one.size for split, one in found.items()}
+    sizes = {split: one.size for split, one in datasets.items()}
     if sizes["train"] != sizes["test"]:
         raise Impossible(
             f"images of {sizes['train']} pixels to train on, of {sizes['test']} to test on: give alike ones"
         )
     drawn_alike = sources["train"] == sources["test"] and sources["train"]["kind"] == "uniform"
-    if drawn_alike or found["train"].digest == found["test"].digest:
+    if drawn_alike or datasets["train"].digest == datasets["test"].digest:
         raise Impossible(
             f"{places['test']}: has images that are trained on; give another --test-data, of ident render --split test"
         )
-    return found
+    return datasets
 
 
 def larger(data: Data, tier: Tier) -> str:

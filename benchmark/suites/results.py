@@ -133,14 +133,14 @@ def checked(content: dict[str, Any], suites: Mapping[str, Suite]) -> Result:
     factors = content["factors"]
     if not isinstance(factors, list) or not 1 <= len(factors) <= MOST_FACTORS or not all(map(is_name, factors)):
         raise ValueError("its factors are none")
-    if len(factors) != row.dim:
+    if row.dim not in (None, len(factors)):
         raise ValueError(f"it has {len(factors)} factors, row {row.id} {row.dim}")
     scores = {
         split: {metric: checked_score(metric, score, len(factors)) for metric, score in metrics.items()}
         for split, metrics in content["scores"].items()
     }
     check_scores(content, scores, [suite for suite in suites.values() if suite.folder == content["suite"]])
-    if not isinstance(content["learned"], list) or len(content["learned"]) not in (0, learns(row)):
+    if not isinstance(content["learned"], list) or len(content["learned"]) not in (0, learns(row) * len(factors)):
         raise ValueError("it has learned what its row does not")
     if not all(map(is_number, (content["seconds"], *content["learned"]))):
         raise ValueError("its numbers are none")
@@ -221,10 +221,10 @@ def check_recipe(content: Mapping[str, Any], row: Row) -> None:
     """Refuse a recipe that is none, or none of this row."""
     recipe = json.loads(content["recipe"])
     check_depth(recipe)
-    if not isinstance(recipe, dict) or not all(is_name(recipe.get(name, "")) for name in ("loss", "encoder")):
+    if not isinstance(recipe, dict) or not all(is_name(recipe.get(name, "")) for name in ("objective", "encoder")):
         raise ValueError("its recipe is none")
     setting = json.loads(json.dumps(row.setting(content["kind"])))
-    for name in set(setting) - {"loss"}:  # which may be the user's
+    for name in set(setting) - {"objective"}:  # which may be the user's
         if recipe[name] != setting[name]:
             raise ValueError(f"its {name} is {recipe[name]!r}, that of row {row.id} {setting[name]!r}")
 
@@ -248,5 +248,5 @@ def is_number(value: Any) -> bool:
 
 
 def learns(row: Row) -> int:
-    """How many precisions a row's loss has."""
-    return {"aninfonce": 1, "ensemble": 1 + len(row.others)}.get(row.loss, 0) * row.dim
+    """How many precisions of each factor a row's objective has."""
+    return {"aninfonce": 1, "ensemble": len(row.conditionals)}.get(row.objective.name, 0)

@@ -7,27 +7,24 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 from ident.benchmark import plugins
-from ident.benchmark.latents import spaces
 from ident.benchmark.metrics import registry
-from ident.benchmark.suites.curriculum import Curriculum
-from ident.benchmark.suites.data import Data
+from ident.benchmark.registry import OBJECTIVES, PAIRS, SOURCES, Slot, takes
+from ident.benchmark.sources.data import Data
 from ident.benchmark.suites.results import RESULT, Result, Warn, known_suites, load, load_all
 from ident.benchmark.suites.rows import Row
 from ident.benchmark.suites.suite import Suite
 from ident.benchmark.suites.tiers import Tier
-from ident.benchmark.training.train import Training, differing
+from ident.benchmark.training.schedule import Training
+from ident.benchmark.training.train import differing
 from ident.render.errors import Failed, Impossible
 
-IMAGES_LACK = {"whiten": False, "spread": 0.0, "region": 1.0, "parts": 1}
-MIXED_LACK = {"both": False, "compile": False, "chunk": 0, "first": ()}
-"""What a tier has that is for mixed latents alone, and for images alone, and what leaves it out."""
 HAS: tuple[str, ...] = ()
 """What sources have for metrics beside factors: neither interventions nor labels."""
 
@@ -46,12 +43,6 @@ class Run:
     reports: tuple[str, ...] = ()
     """The metrics of its suite."""
 
-    def __post_init__(self) -> None:
-        if 2 * self.curriculum.parts > self.training.batch_size:
-            raise Impossible(
-                f"parts {self.curriculum.parts} of a batch_size of {self.training.batch_size}: each needs two"
-            )
-
     @property
     def name(self) -> str:
         """Of the folder of its result."""
@@ -59,8 +50,8 @@ class Run:
 
     @property
     def own(self) -> list[str]:
-        """What is not the table's, but the user's: a loss, an encoder."""
-        names = [self.row.loss, self.tier.encoder] if self.kind == "unsupervised" else [self.tier.encoder]
+        """What is not the table's, but the user's: an objective, an encoder."""
+        names = [self.row.own * (self.kind == "unsupervised"), self.tier.model.encoder]
         return [re.sub(r"[^\w.]+", ".", name) for name in names if plugins.is_one(name)]
 
     @property
@@ -81,29 +72,41 @@ class Run:
         return replace(self.tier.unsupervised, **self.row.training_in(self.tier.name))
 
     @property
-    def curriculum(self) -> Curriculum:
-        """Which its pairs have: regions are for a box with the same marginal in each, groups for our losses."""
-        if self.kind != "unsupervised" or self.row.mixing == "none":
-            return Curriculum()
-        space = spaces.parse(self.row.latent_space, self.row.dim)
-        alike = isinstance(space, spaces.Box) and self.row.marginal == "uniform"
-        whole: dict[str, Any] = {} if alike else {"region": 1.0, "parts": 1}
-        # A user's loss is called with anchors and a positive for each; and some outputs of a sphere are no sphere.
-        if plugins.is_one(self.row.loss) or self.row.model_space == "sphere":
-            whole["first"] = ()
-        return replace(self.tier.curriculum, **{**whole, **self.row.curriculum_in(self.tier.name)})
+    def pairs(self) -> Slot:
+        """What it is trained on."""
+        return self.row.pairs if self.kind == "unsupervised" else Slot("labelled")
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """What its pairs take beside what the row says: of the tier's, those that they know."""
+        known = takes(PAIRS.load(self.pairs.name))
+        options = {name: value for name, value in self.tier.pairs.items() if name in known}
+        # A user's objective is called with anchors and a positive for each; and some outputs of a sphere are no sphere.
+        if plugins.is_one(self.row.objective.name) or self.row.space == "sphere":
+            options.pop("first", None)
+        return options | (self.row.pairs_in(self.tier.name) if self.kind == "unsupervised" else {})
+
+    @property
+    def side(self) -> float:
+        """Of the model's box at the start."""
+        return self.tier.model.side if self.kind == "unsupervised" and self.row.source.name != "latents" else 1.0
 
     @property
     def recipe(self) -> dict[str, Any]:
         """All that decides the result."""
-        trained = {} if self.kind == "identity" else {**asdict(self.training), "whiten": self.tier.whiten}
+        model = self.tier.model
+        trained: dict[str, Any] = {}
+        if self.kind != "identity":
+            trained = {**asdict(self.training), "whiten": model.whiten, "side": self.side}
         if self.kind == "unsupervised":
-            trained |= {**asdict(self.curriculum), "scale": self.tier.scale, "both": self.tier.both}
-        shared: dict[str, Any] = {"seed": self.seed, "samples": self.tier.samples, "encoder": self.tier.encoder}
-        names = [self.tier.encoder, *([self.row.loss] if self.kind == "unsupervised" else []), *self.reports]
+            trained["options"] = self.options
+        shared: dict[str, Any] = {"seed": self.seed, "samples": self.tier.samples, "encoder": model.encoder}
+        names = [model.encoder, self.row.source.name]
+        names += [self.row.pairs.name, self.row.objective.name] if self.kind == "unsupervised" else []
+        names += self.reports
         shared["own"] = {name: plugins.digest(name) for name in names if plugins.is_one(name)}
         data = {split: f"{data.size} x {data.size}, {data.digest}" for split, data in self.data.items()}
-        return {**self.row.setting(self.kind), **trained, **shared, "chunk": self.tier.chunk, "data": data}
+        return {**self.row.setting(self.kind), **trained, **shared, "chunk": model.chunk, "data": data}
 
 
 def runs_of(
@@ -114,18 +117,12 @@ def runs_of(
     tier: Tier,
 ) -> list[Run]:
     """All runs that these rows need. What rows share is one run, under the name of the first row that has it."""
-    if plugins.is_one(tier.encoder):
-        plugins.load(tier.encoder)
-    elif suite.images == (tier.encoder == "mlp"):
-        what = "images" if suite.images else "no images"
-        raise Impossible(f"encoder {tier.encoder}: {suite.name} is of {what}; give another")
-    idle = IMAGES_LACK if suite.images else MIXED_LACK
-    settings = {**vars(tier), **vars(tier.curriculum)}
-    for name, default in idle.items():
-        if settings[name] != default:
-            raise Impossible(f"{name} {settings[name]!r}: does nothing in {suite.name}; leave it out of the tier")
-    for row in rows:
-        row.check()
+    encoder = tier.model.encoder
+    if plugins.is_one(encoder):
+        plugins.load(encoder)
+    elif suite.stored == (encoder == "mlp"):
+        what = "images" if suite.stored else "no images"
+        raise Impossible(f"encoder {encoder}: {suite.name} is of {what}; give another")
     registry.check(suite.metrics, HAS, suite.name)
     runs = dict[str, Run]()
     for seed in range(seeds):
@@ -136,8 +133,23 @@ def runs_of(
                     runs.setdefault(run.name, run)
     if not runs:
         others = sorted({kind for row in rows for kind in row.kinds})
-        raise Impossible(f"--kind {', '.join(kinds)}: these rows have {', '.join(others)}")
+        raise Impossible(f"kind {', '.join(kinds)}: these rows have {', '.join(others)}")
+    check_slots(suite, list(runs.values()), tier)
     return list(runs.values())
+
+
+def check_slots(suite: Suite, runs: Sequence[Run], tier: Tier) -> None:
+    """Refuse, before anything is trained, what cannot be imported, and what a tier gives to pairs that none takes."""
+    known = set[str]()
+    for run in runs:
+        SOURCES.load(run.row.source.name)
+        OBJECTIVES.load(run.row.slot(run.kind).name) if run.kind != "identity" else None
+        known |= set(takes(PAIRS.load(run.pairs.name)))
+    for row in suite.rows:
+        if not plugins.is_one(row.pairs.name):
+            known |= set(takes(PAIRS.load(row.pairs.name)))
+    if unknown := sorted(set(tier.pairs) - known):
+        raise Impossible(f"pairs of tier {tier.name}: no row of {suite.name} takes {', '.join(unknown)}; leave it out")
 
 
 def shared_run(suite: Suite, row: Row, kind: str, seed: int, tier: Tier, data: Mapping[str, Data] | None = None) -> Run:

@@ -13,7 +13,7 @@ from typing import Any
 
 from ident.benchmark import plugins
 from ident.benchmark.metrics.registry import check_name
-from ident.benchmark.suites.rows import Row, agrees, row_of
+from ident.benchmark.suites.rows import PARTS, Row, agrees, row_of
 from ident.benchmark.suites.toml import OURS, frozen, read_file, read_ours
 from ident.render.errors import Impossible, unknown
 
@@ -32,8 +32,6 @@ class Suite:
     metrics: tuple[str, ...]
     """The first is the one that is told on the way."""
     rows: tuple[Row, ...]
-    images: bool = False
-    """Whether observations are images of a dataset, or latents mixed by a network."""
     split: str = "test"
     """Where its scores are taken: on what the model has not seen, or on what it was trained on (`train`)."""
     runs: str = ""
@@ -46,8 +44,6 @@ class Suite:
             raise Impossible(f"metrics {self.metrics!r}: give a list of 1 to {MOST_METRICS}")
         for metric in self.metrics:
             check_name(metric)
-        if type(self.images) is not bool:
-            raise Impossible(f"images {self.images!r}: give true or false")
         if self.split not in SPLITS:
             raise Impossible(f"split {self.split!r}: choose from {', '.join(SPLITS)}")
         if not 1 <= len(self.rows) <= MOST_ROWS:
@@ -55,6 +51,11 @@ class Suite:
         for name, count in Counter(row.id for row in self.rows).items():
             if count > 1:
                 raise Impossible(f"{count} rows have the id {name}: give each its own")
+
+    @property
+    def stored(self) -> bool:
+        """Whether any of its rows is trained on a dataset."""
+        return any(row.stored for row in self.rows)
 
     @property
     def folder(self) -> str:
@@ -149,7 +150,8 @@ def select(suite: Suite, wanted: Mapping[str, str], ids: Sequence[str] = ()) -> 
     rows = tuple(
         row
         for row in suite.rows
-        if (not ids or row in named) and all(agrees(getattr(row, name), text) for name, text in wanted.items())
+        if (not ids or row in named)
+        and all(any(agrees(part, text) for part in PARTS[name](row)) for name, text in wanted.items())
     )
     if not rows:
         asked = [f"{name.replace('_', '-')} {text}" for name, text in wanted.items()]

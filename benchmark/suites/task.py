@@ -1,118 +1,167 @@
-"""A run as what `train` trains: all that mixed latents and images have in common."""
+"""A run as what `train` trains: a source, pairs, an objective and an encoder, and the scores of what is recovered."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Iterator
-from typing import Any
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from itertools import count
 
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
-from ident.benchmark import metrics, plugins
-from ident.benchmark.losses import contrastive as losses
-from ident.benchmark.losses import similarities
-from ident.benchmark.suites.rows import Row
+from ident.benchmark import metrics
+from ident.benchmark.metrics import Score
+from ident.benchmark.models import encoders
+from ident.benchmark.objectives.contrastive import Own
+from ident.benchmark.objectives.objective import Objective
+from ident.benchmark.pairs.batch import Batch, Pairs
+from ident.benchmark.pairs.own import Own as OwnPairs
+from ident.benchmark.registry import OBJECTIVES, PAIRS, SOURCES
+from ident.benchmark.sources.dataset import Images
+from ident.benchmark.sources.source import Source
 from ident.benchmark.suites.runs import Run
-from ident.benchmark.training.seeds import seeded, stream
-from ident.benchmark.training.train import Batch, autocast
-from ident.render.errors import Failed
-from ident.render.worlds.factors import Factor, Interval
-
-MIXING, ENCODER, BATCHES, SAMPLES, RESAMPLES, MEASURES, AUGMENTED, FIRST, LOSS = range(9)
-"""Streams of random numbers of a run."""
+from ident.benchmark.training import distributed
+from ident.benchmark.training.seeds import Stream, seeded, stream
+from ident.benchmark.training.train import autocast
+from ident.render.errors import Impossible
+from ident.render.threads import in_order
 
 
-class RowTask(ABC):
-    """The task of a run: batches, a loss, and scores."""
+def source_of(run: Run, device: torch.device) -> Source:
+    """The source of a run."""
+    source: Source = SOURCES.make(run.row.source, seed=run.seed, device=device, data=run.data)
+    return source
 
-    splits: tuple[str, ...] = ("test",)
-    """Of what scores are taken."""
-    model: nn.Module
-    factors: tuple[Factor, ...]
-    """That are to be recovered."""
+
+def pairs_of(run: Run, source: Source) -> Pairs:
+    """What a run is trained on, of its source."""
+    if isinstance(source, Images):
+        source.checked(run.training.batch_size)
+    entry = PAIRS.load(run.pairs.name)
+    if run.pairs.name not in PAIRS.entries and not isinstance(entry, type):
+        if not isinstance(source, Images):
+            raise Impossible(f"pairs {run.pairs}: choose among stored images; give a row whose source is dataset")
+        return OwnPairs(source, run.pairs.name, entry, *run.pairs.arguments, **dict(run.pairs.keywords))
+    training = run.training
+    context = {"seed": run.seed, "steps": training.steps, "batch_size": training.batch_size}
+    pairs: Pairs = PAIRS.make(run.pairs, source, **context, **run.options)
+    return pairs
+
+
+def objective_of(run: Run, dim: int) -> Objective:
+    """What a run is trained for."""
+    slot = run.row.slot(run.kind)
+    entry = OBJECTIVES.load(slot.name)
+    with seeded(stream(run.seed, Stream.OBJECTIVE)):
+        if slot.name in OBJECTIVES.entries or (isinstance(entry, type) and issubclass(entry, Objective)):
+            objective: Objective = OBJECTIVES.make(slot, dim=dim, conditionals=len(run.row.conditionals))
+            return objective
+        return Own(slot.name, entry(*slot.arguments) if isinstance(entry, type) else entry)
+
+
+def check(runs: Sequence[Run]) -> None:
+    """Refuse, before anything is trained, what cannot be: each source, its pairs and objective are made once."""
+    checked = set[str]()
+    for run in runs:
+        setting = json.dumps(run.row.setting(run.kind))
+        if run.kind == "identity" or setting in checked:
+            continue
+        checked.add(setting)
+        source = source_of(run, torch.device("cpu"))
+        pairs_of(run, source)
+        objective_of(run, source.dim)
+
+
+class RowTask:
+    """The task of a run. Its batches follow from the source, the seed and their number."""
 
     def __init__(self, run: Run, device: str) -> None:
         self.run, self.device = run, torch.device(device)
-        self.factors = tuple(Factor(f"latent {number}", Interval()) for number in range(run.row.dim))
-        self.losses: list[Any] = []
-        if run.kind == "unsupervised":
-            with seeded(stream(run.seed, LOSS)):
-                self.losses = losses_of(run.row)
+        self.source = source_of(run, self.device)
+        self.splits = self.source.splits
+        model = run.tier.model
+        with seeded(stream(run.seed, Stream.ENCODER)):
+            encoder = encoders.encoder(self.source.dim, run.row.space, run.side, model.encoder)
+        encoder.to(self.device)
+        if run.kind == "identity":
+            self.encoder, self.objective = self.source.untrained(encoder), Objective()
+        else:
+            self.encoder = self.source.fit(encoder, whiten=model.whiten)
+            self.objective = objective_of(run, self.source.dim)
+            self.pairs = pairs_of(run, self.source)
+        distributed.with_shared_norms(self.encoder)
+        if model.compile:
+            self.encoder.compile()
+        self.model: nn.Module = nn.ModuleDict({"encoder": self.encoder, "objective": self.objective}).to(self.device)
 
-    def learn(self, encoder: nn.Module) -> None:
-        """Make these the model: an encoder, and the losses, which may have weights, too."""
-        self.model = nn.ModuleDict({"encoder": encoder, "losses": nn.ModuleList(self.losses)}).to(self.device)
-
-    def generator(self, *number: int) -> torch.Generator:
-        """Random numbers of a stream."""
-        return torch.Generator(self.device).manual_seed(stream(self.run.seed, *number))
-
-    @abstractmethod
     def batches(self, first: int) -> Iterator[Batch]:
-        """Batches from number `first` on, each the same whenever it is drawn."""
+        """Batches from number `first` on. Of images several are decoded ahead by threads, while the encoder works."""
+        numbers = count(first)
+        ahead = self.source.ahead
+        drawn = (
+            (batch for _, batch in in_order(self.batch, numbers, ahead=ahead)) if ahead else map(self.batch, numbers)
+        )
+        for batch in drawn:
+            yield batch.to(self.device)
 
-    @abstractmethod
+    def batch(self, number: int) -> Batch:
+        """The share that this process has of batch `number`."""
+        return self.pairs.batch(number, self.run.training.batch_size)
+
     def loss(self, batch: Batch) -> Tensor:
-        """The loss of the model on a batch."""
+        """The loss of the objective on a batch."""
+        prepare = getattr(self.pairs, "prepare", None)
+        if prepare is not None:
+            batch = prepare(batch)
+        loss: Tensor = self.objective(self.encode, batch)
+        return loss
 
-    @abstractmethod
-    def samples(self, split: str) -> tuple[Tensor, Tensor]:
-        """The latents (samples, d) that scores are taken of, and what is recovered of them (samples, k)."""
+    def encode(self, observations: Tensor) -> Tensor:
+        """Representations (n, k) of observations (n, ...): of all at once, or of as many at a time as the tier says."""
+        chunk = self.run.tier.model.chunk
+        if not chunk or not torch.is_grad_enabled():
+            representations: Tensor = self.encoder(observations)
+            return representations
+        parts = observations.split(chunk)
+
+        def contexts() -> tuple[AbstractContextManager[None], AbstractContextManager[None]]:
+            return nullcontext(), standing(self.encoder)
+
+        return torch.cat([checkpoint(self.encoder, part, use_reentrant=False, context_fn=contexts) for part in parts])
 
     def recovered(self, split: str) -> tuple[Tensor, Tensor]:
-        """The same, of the model as it is, on the CPU."""
+        """Factors (samples, d) of a split and the representation (samples, k) of the model as it is, on the CPU."""
         self.model.eval()
         precision = "float32" if self.run.kind == "identity" else self.run.training.precision
         with torch.no_grad(), autocast(self.device, precision):
-            z, found = self.samples(split)
-        return z.cpu(), found.float().cpu()
+            factors, observations = self.source.samples(split, self.run.tier.samples)
+            parts = [self.encode(part.to(self.device)).float() for part in observations]
+        return factors.cpu(), torch.cat(parts).cpu()
 
     def look(self) -> dict[str, float]:
-        """The scores that are taken on the way, and what the loss has learned."""
-        z, recovered = self.recovered("test")
-        seed, kinds = stream(self.run.seed, RESAMPLES), [factor.kind for factor in self.factors]
-        scores = {name: metrics.value(name, z, recovered, seed=seed, kinds=kinds) for name in self.run.looks}
-        return scores | {f"lambda {i}": value for i, value in enumerate(self.learned())}
+        """The scores that are taken on the way, and what the objective has learned."""
+        factors, representation = self.recovered("test")
+        seed, kinds = stream(self.run.seed, Stream.RESAMPLES), [factor.kind for factor in self.source.factors]
+        scores = {name: metrics.value(name, factors, representation, seed=seed, kinds=kinds) for name in self.run.looks}
+        return scores | {f"lambda {i}": value for i, value in enumerate(self.objective.learned())}
 
-    def learned(self) -> list[float]:
-        """The precisions that AnInfoNCE has learned, in the order of the recovered latents; each loss's in turn."""
-        each = dict.fromkeys(self.losses)  # which may be one for all
-        trained = [loss.precisions.tolist() for loss in each if isinstance(loss, losses.AnInfoNCE)]
-        return [float(value) for precisions in trained for value in precisions]
-
-    def scores(self, z: Tensor, recovered: Tensor) -> dict[str, metrics.Score]:
-        """The scores of recovered latents, with intervals and chance."""
-        seed, kinds = stream(self.run.seed, RESAMPLES), [factor.kind for factor in self.factors]
-        return {name: metrics.score(name, z, recovered, seed=seed, kinds=kinds) for name in self.run.metrics}
+    def scores(self, factors: Tensor, representation: Tensor) -> dict[str, Score]:
+        """All scores of a representation, with intervals and chance."""
+        seed, kinds = stream(self.run.seed, Stream.RESAMPLES), [factor.kind for factor in self.source.factors]
+        return {name: metrics.score(name, factors, representation, seed=seed, kinds=kinds) for name in self.run.metrics}
 
 
-def losses_of(row: Row) -> list[nn.Module]:
-    """A loss for each conditional of a row: the same one, or in an ensemble one of its own."""
-    count = 1 + len(row.others)
-    if row.loss == "ensemble":
-        return [losses.AnInfoNCE(row.dim) for _ in range(count)]
-    if row.loss == "aninfonce":
-        return [losses.AnInfoNCE(row.dim)] * count
-    if plugins.is_one(row.loss):
-        return [Own(row.loss)] * count
-    return [losses.InfoNCE(similarities.parse(row.model), function=losses.LOSSES[row.loss])] * count
-
-
-class Own(nn.Module):
-    """A loss of the user's: a function of anchors (n, d) and positives (n, d), or a class of modules called so."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__()
-        made = plugins.load(name)
-        self.name, self.call = name, made() if isinstance(made, type) else made
-
-    def forward(self, anchor: Tensor, positive: Tensor, *_: Any) -> Tensor:
-        """The loss, if it is one number."""
-        found = self.call(anchor, positive)
-        if not isinstance(found, Tensor) or found.numel() != 1:
-            given = tuple(found.shape) if isinstance(found, Tensor) else type(found).__name__
-            raise Failed(f"{self.name}: gave {given}; a loss is one number, a tensor of shape ()")
-        if not found.requires_grad:
-            raise Failed(f"{self.name}: gave a loss that no weight has a part in; it must be made of its arguments")
-        return found.reshape(())
+@contextmanager
+def standing(model: nn.Module) -> Iterator[None]:
+    """Let the running means and variances of batch norms stand as they are: what is computed again counts once."""
+    norms = [module for module in model.modules() if isinstance(module, nn.modules.batchnorm._BatchNorm)]
+    momenta = [norm.momentum for norm in norms]
+    for norm in norms:
+        norm.momentum = 0.0
+    try:
+        yield
+    finally:
+        for norm, momentum in zip(norms, momenta, strict=True):
+            norm.momentum = momentum

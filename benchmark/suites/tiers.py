@@ -5,17 +5,17 @@ from __future__ import annotations
 import math
 import re
 import tomllib
+from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, cast
 
 from ident.benchmark import plugins
-from ident.benchmark.latents import distributions
+from ident.benchmark.latents.distributions import SCALE
 from ident.benchmark.metrics.arrays import LEAST
-from ident.benchmark.models import encoders
-from ident.benchmark.suites.curriculum import Curriculum
+from ident.benchmark.registry import ENCODERS
 from ident.benchmark.suites.toml import frozen, read_ours
-from ident.benchmark.training.train import Training, is_number
+from ident.benchmark.training.schedule import Training, is_number
 from ident.render.blender.settings import PRESETS
 from ident.render.errors import Impossible
 
@@ -40,6 +40,34 @@ class Render:
 
 
 @dataclass(frozen=True)
+class Model:
+    """The encoder of a tier."""
+
+    encoder: str = "mlp"
+    """One of `registry.ENCODERS`, or module:function."""
+    side: float = 1.0
+    """Of the model's box at the start of unsupervised trainings, from which it is learned."""
+    whiten: bool = False
+    """Whether encoders see observations whitened, and begin with outputs that are."""
+    chunk: int = 0
+    """How many observations are encoded at a time, if not all: what was on the way is computed again for gradients."""
+    compile: bool = False
+    """Whether PyTorch compiles the encoder: minutes at first, faster from then on."""
+
+    def __post_init__(self) -> None:
+        for name in ("whiten", "compile"):
+            if type(getattr(self, name)) is not bool:
+                raise Impossible(f"{name} {getattr(self, name)!r}: give true or false")
+        if not isinstance(self.encoder, str):
+            raise Impossible(f"encoder {self.encoder!r}: give a name")
+        ENCODERS.check(self.encoder)
+        if not (is_number(self.side) and 1e-3 <= self.side <= 1e3):
+            raise Impossible(f"side {self.side!r}: give a number from 0.001 to 1000")
+        if type(self.chunk) is not int or self.chunk < 0:
+            raise Impossible(f"chunk {self.chunk!r}: give a whole number")
+
+
+@dataclass(frozen=True)
 class Tier:
     """How large runs are: trainings by kind, and how many samples a score is taken of."""
 
@@ -47,55 +75,41 @@ class Tier:
     supervised: Training
     unsupervised: Training
     samples: int
-    whiten: bool = False
-    """Whether encoders see observations whitened, and begin with outputs that are."""
-    curriculum: Curriculum = field(default_factory=Curriculum)
-    """Of unsupervised trainings."""
-    scale: float = distributions.SCALE
-    """Of conditionals that give none, as in Table 4."""
-    encoder: str = "mlp"
-    """Or another of `encoders.ENCODERS`, or module:function."""
-    chunk: int = 0
-    """How many observations are encoded at a time, if not all: what was on the way is computed again for gradients."""
-    both: bool = False
-    """Whether each positive is an anchor in its turn, too: a loss is the mean of both. Of images."""
-    compile: bool = False
-    """Whether PyTorch compiles the encoder: minutes at first, faster from then on."""
+    model: Model = field(default_factory=Model)
+    pairs: Mapping[str, Any] = field(default_factory=dict)
+    """What the rows' pairs are called with beside what the rows say: the scale of conditionals that give none, ..."""
     render: Render | None = None
     """The datasets that `--render` makes."""
 
     def __post_init__(self) -> None:
         if type(self.samples) is not int or self.samples < LEAST:
             raise Impossible(f"samples {self.samples!r}: give a whole number from {LEAST} on")
-        for name in ("whiten", "both", "compile"):
-            if type(getattr(self, name)) is not bool:
-                raise Impossible(f"{name} {getattr(self, name)!r}: give true or false")
         if not (is_number(self.scale) and 0 < self.scale < math.inf):
             raise Impossible(f"scale {self.scale!r}: give a number above 0")
-        if self.encoder not in encoders.ENCODERS and not plugins.is_one(self.encoder):
-            raise Impossible(
-                f"encoder {self.encoder!r}: choose from {', '.join(encoders.ENCODERS)}, or module:function"
-            )
-        if type(self.chunk) is not int or self.chunk < 0:
-            raise Impossible(f"chunk {self.chunk!r}: give a whole number")
+
+    @property
+    def scale(self) -> float:
+        """Of conditionals that give none, as in Table 4."""
+        scale: float = self.pairs.get("scale", SCALE)
+        return scale
 
 
-def load_tier(name: str, *, images: bool = False, encoder: str | None = None, trust: bool = False) -> Tier:
-    """A tier by its name, for images or for mixed latents; or from a TOML file of one's own.
+def load_tier(name: str, *, stored: bool = False, encoder: str | None = None, trust: bool = False) -> Tier:
+    """A tier by its name, for datasets or for mixed latents; or from a TOML file of one's own.
 
     With an encoder in place of its own. The module that a file names is refused, unless one trusts that file.
     """
-    tier = read_tier(name, images=images)
+    tier = read_tier(name, stored=stored)
     if encoder is not None:
-        return replace(tier, encoder=encoder)
-    if plugins.is_one(tier.encoder) and not trust:
+        return replace(tier, model=replace(tier.model, encoder=encoder))
+    if plugins.is_one(tier.model.encoder) and not trust:
         raise Impossible(
-            f"{name}: names the module of {tier.encoder}, which would be imported; if you trust it, add --trust"
+            f"{name}: names the module of {tier.model.encoder}, which would be imported; if you trust it, add --trust"
         )
     return tier
 
 
-def read_tier(name: str, *, images: bool) -> Tier:
+def read_tier(name: str, *, stored: bool) -> Tier:
     """A tier as it is written."""
     if name.endswith(".toml"):
         stem = Path(name).stem
@@ -111,37 +125,39 @@ def read_tier(name: str, *, images: bool) -> Tier:
             raise Impossible(f"{name}: is no tier ({error}); see tiers.toml beside the suites") from error
     if name not in TIERS:
         raise Impossible(f"tier {name!r}: choose from {', '.join(TIERS)}, or give a file that ends in .toml")
-    return tier_of(name, read_ours("tiers")["images" if images else "synthetic"][name])
+    return tier_of(name, read_ours("tiers")["dataset" if stored else "mixed"][name])
 
 
 def tier_of(name: str, content: dict[str, Any]) -> Tier:
     """A tier as it stands in a file."""
     if "name" in content:
         raise Impossible("tier: nobody knows name; it is that of the file")
-    made: dict[str, Any] = {"name": name}
-    parts = {"supervised": Training, "unsupervised": Training, "curriculum": Curriculum, "render": Render}
-    for key, of in parts.items():
-        if key == "render" and key not in content:
+    parts: dict[str, Any] = {"name": name}
+    specifications = {"supervised": Training, "unsupervised": Training, "model": Model, "render": Render}
+    for key, of in specifications.items():
+        if key in ("model", "render") and key not in content:
             continue
-        given = content.get(key, {} if key == "curriculum" else None)
-        if not isinstance(given, dict):
-            raise Impossible(f"{key} {given!r}: give a table, as in tiers.toml beside the suites")
-        made[key] = specified(key, of, given)
-    return cast(Tier, specified("tier", Tier, {**content, **made}))
+        table = content.get(key)
+        if not isinstance(table, dict):
+            raise Impossible(f"{key} {table!r}: give a table, as in tiers.toml beside the suites")
+        parts[key] = specified(key, of, table)
+    if not isinstance(content.get("pairs", {}), dict):
+        raise Impossible(f"pairs {content['pairs']!r}: give a table, as in tiers.toml beside the suites")
+    return cast(Tier, specified("tier", Tier, {**content, **parts}))
 
 
-def specified(key: str, of: type, given: dict[str, Any]) -> object:
+def specified(key: str, of: type, table: dict[str, Any]) -> object:
     """A specification as it stands in a file, of fields that there are."""
     known = {item.name: item for item in fields(of)}
-    unknown = sorted(set(given) - set(known))
+    unknown = sorted(set(table) - set(known))
     missing = [
-        name for name, item in known.items() if name not in given and item.default is item.default_factory is MISSING
+        name for name, item in known.items() if name not in table and item.default is item.default_factory is MISSING
     ]
     if unknown or missing:
         wrong = f"nobody knows {', '.join(unknown)}" if unknown else f"lacks {', '.join(missing)}"
         raise Impossible(f"{key}: {wrong}; there are {', '.join(known)}")
     try:
-        made: object = of(**{name: frozen(value) for name, value in given.items()})
+        specification: object = of(**{name: frozen(value) for name, value in table.items()})
     except Impossible as error:
         raise Impossible(f"{key}: {error}") from error
-    return made
+    return specification

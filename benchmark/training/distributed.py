@@ -44,7 +44,7 @@ def world() -> int:
 def share(size: int) -> slice:
     """The part of a batch of so many that is this process's."""
     if size % world():
-        raise Impossible(f"batch_size {size}: does not divide among {world()} processes")
+        raise Impossible(f"a batch of {size}: does not divide among {world()} processes")
     each = size // world()
     return slice(rank() * each, (rank() + 1) * each)
 
@@ -96,19 +96,19 @@ def joined(device: str) -> Iterator[str]:
         dist.destroy_process_group()
 
 
-def together(loss: nn.Module) -> nn.Module:
+def parallel(loss: nn.Module) -> nn.Module:
     """A loss whose gradients are the mean over all processes."""
     return loss if world() == 1 else nn.parallel.DistributedDataParallel(loss)
 
 
-def normed_together(model: nn.Module) -> nn.Module:
+def with_shared_norms(model: nn.Module) -> nn.Module:
     """The model with batch norms that take mean and variance over the batches of all processes."""
     if world() == 1:
         return model
     for name, module in list(model.named_modules()):
         usual = type(module) in (nn.BatchNorm1d, nn.BatchNorm2d) and module.affine and module.track_running_stats
         if usual and module.momentum is not None:
-            together = NormedTogether(module.num_features, module.eps, module.momentum)
+            together = SharedBatchNorm(module.num_features, module.eps, module.momentum)
             together.load_state_dict(module.state_dict())
             parent, _, last = name.rpartition(".")
             setattr(model.get_submodule(parent), last, together)
@@ -119,7 +119,7 @@ def normed_together(model: nn.Module) -> nn.Module:
     return model
 
 
-class NormedTogether(_BatchNorm):
+class SharedBatchNorm(_BatchNorm):
     """A batch norm over the batches of all processes, on any device. All have batches of the same size."""
 
     def forward(self, x: Tensor) -> Tensor:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from enum import IntEnum
 
 import numpy as np
 import torch
@@ -11,11 +12,30 @@ import torch
 from ident.render.errors import Impossible
 
 
+class Stream(IntEnum):
+    """The streams of random numbers of a run."""
+
+    MIXING = 0
+    ENCODER = 1
+    BATCHES = 2
+    SAMPLES = 3
+    RESAMPLES = 4
+    MEASURES = 5
+    AUGMENTATIONS = 6
+    GROUPS = 7
+    OBJECTIVE = 8
+
+
 def stream(seed: int, *number: int) -> int:
     """The seed of a stream of random numbers: 63 bits that depend on a seed and on the number of what is drawn."""
     if not 0 <= seed < 2**64:
         raise Impossible(f"seed {seed}: give a whole number from 0 to 2^64 - 1")
     return int(np.random.SeedSequence(seed, spawn_key=number).generate_state(1, np.uint64)[0] >> np.uint64(1))
+
+
+def generator_of(seed: int, *number: int, device: torch.device | str = "cpu") -> torch.Generator:
+    """A generator at the beginning of a stream."""
+    return torch.Generator(device).manual_seed(stream(seed, *number))
 
 
 @contextmanager

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import ctypes
 import json
-import math
 import os
 import pickle
 import signal
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -23,6 +22,7 @@ import torch
 from torch import Tensor, nn
 
 from ident.benchmark.training import distributed
+from ident.benchmark.training.schedule import Training
 from ident.render.errors import Failed, Impossible
 from ident.render.signals import later
 from ident.render.store.files import open_plain, whole
@@ -39,51 +39,10 @@ MUON = 4.0
 M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4
 """Options of glibc's allocator: from how much on freed memory is given back, and how many blocks lie by themselves."""
 
-OPTIMIZERS = ("adam", "muon")
+Batch = Any
+"""What a task draws, and what its loss takes."""
+
 PRECISIONS = {"float32": None, "bfloat16": torch.bfloat16, "float16": torch.float16}
-
-Batch = Mapping[str, Tensor]
-
-
-@dataclass(frozen=True)
-class Training:
-    """How long and by what a model is trained.
-
-    The learning rate rises over `warm_up` steps, stays to the share `constant` of all steps, then falls linearly to 0.
-    `muon` moves matrices and the kernels of convolutions by Muon, and all else by Adam.
-    """
-
-    steps: int
-    batch_size: int
-    learning_rate: float
-    optimizer: str = "adam"
-    warm_up: int = 0
-    constant: float = 1.0
-    precision: str = "float32"
-    looks: int = 20
-
-    def __post_init__(self) -> None:
-        for name, allowed in (("optimizer", OPTIMIZERS), ("precision", tuple(PRECISIONS))):
-            if getattr(self, name) not in allowed:
-                raise Impossible(f"{name} {getattr(self, name)!r}: choose from {', '.join(allowed)}")
-        for name, least in (("steps", 1), ("batch_size", 2), ("warm_up", 0), ("looks", 1)):
-            if type(getattr(self, name)) is not int or getattr(self, name) < least:
-                raise Impossible(f"{name} {getattr(self, name)!r}: give a whole number from {least} on")
-        if not (is_number(self.learning_rate) and 0 < self.learning_rate < math.inf):
-            raise Impossible(f"learning_rate {self.learning_rate!r}: give a number above 0")
-        if not (is_number(self.constant) and 0 <= self.constant <= 1):
-            raise Impossible(f"constant {self.constant!r}: give a share of the steps, from 0 to 1")
-
-    def rate(self, step: int) -> float:
-        """The share of the learning rate that step number `step` takes."""
-        rising = (step + 1) / self.warm_up if step < self.warm_up else 1.0
-        falling = (self.steps - step) / max(1.0, self.steps * (1 - self.constant))
-        return min(1.0, rising, falling)
-
-
-def is_number(value: object) -> bool:
-    """Whether a value is a number; True is none."""
-    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 class Task(Protocol):
@@ -131,7 +90,7 @@ def train(
     state = State.of(task.model, training)
     first = distributed.rank() == 0  # which alone looks, tells and saves
     progress = load(checkpoint, recipe, state) if checkpoint.exists() else Progress()
-    loss_of = distributed.together(Loss(task))
+    loss_of = distributed.parallel(Loss(task))
     distributed.agree(progress.step, f"{checkpoint}: is of other steps for other processes; give an --out that all see")
     every = max(1, training.steps // training.looks)
     losses, saved = list[Tensor](), time.monotonic()

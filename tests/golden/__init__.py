@@ -47,19 +47,22 @@ BENCHED = {
 TIERS = {
     "mixed": """
 samples = 200
-whiten = true
-curriculum = { side = 3.0, spread = 0.5, region = 0.25, parts = 4 }
+model = { side = 3.0, whiten = true }
+pairs = { spread = 0.5, region = 0.25, parts = 4 }
 supervised = { steps = 20, batch_size = 32, learning_rate = 1e-3, optimizer = "muon", warm_up = 5, constant = 0.3 }
 unsupervised = { steps = 20, batch_size = 32, learning_rate = 1e-3, optimizer = "muon", warm_up = 5, constant = 0.3 }
 """,
     "images": """
 samples = 80
-encoder = "resnet18"
-scale = 0.25
-both = true
-curriculum = { side = 5.66, first = [["alpha", "beta", "gamma"], ["object hue", "spotlight hue"]], lasts = 0.4 }
+model = { encoder = "resnet18", side = 5.66 }
 supervised = { steps = 20, batch_size = 8, learning_rate = 1e-3 }
 unsupervised = { steps = 20, batch_size = 8, learning_rate = 1e-3, warm_up = 5 }
+
+[pairs]
+scale = 0.25
+both = true
+first = [["alpha", "beta", "gamma"], ["object hue", "spotlight hue"]]
+lasts = 0.4
 """,
 }
 

@@ -17,7 +17,7 @@ from ident.benchmark.latents import distributions
 from ident.benchmark.latents.spaces import Box
 from ident.benchmark.pairs import neighbours
 from ident.benchmark.pairs.neighbours import Neighbours
-from ident.benchmark.pairs.pairs import BATCH, Sampler
+from ident.benchmark.pairs.samplers import BATCH, NearestSampler
 from ident.render.aliases import Float32s
 from ident.render.worlds.threedident import WORLD
 
@@ -28,10 +28,12 @@ EXACT = 20_000
 ROUNDS = 3
 
 
-def sampler(raw: Float32s, kind: str) -> Sampler:
+def sampler(raw: Float32s, kind: str) -> NearestSampler:
     """Draws pairs by an index that is not kept."""
     found = Neighbours(raw, neighbours.build(raw, kind))
-    return Sampler(found, Box(raw.shape[1]), distributions.laplace(SCALE), seed=0)
+    return NearestSampler(
+        found, Box(raw.shape[1]), distributions.laplace(SCALE), seed=0, names=tuple(map(str, range(raw.shape[1])))
+    )
 
 
 def rate(work: Callable[[], object], count: int) -> float:
@@ -44,10 +46,10 @@ def rate(work: Callable[[], object], count: int) -> float:
     return count / min(taken)
 
 
-def draw(made: Sampler) -> None:
+def draw(sampler: NearestSampler) -> None:
     """So many pairs in batches."""
     for batch in range(DRAWN // BATCH):
-        made.draw(batch, BATCH)
+        sampler.draw(batch, BATCH)
 
 
 def laplace(shape: torch.Size, generator: torch.Generator) -> torch.Tensor:

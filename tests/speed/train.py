@@ -23,9 +23,11 @@ from ident.benchmark.latents import distributions, spaces
 from ident.benchmark.losses import contrastive as losses
 from ident.benchmark.losses import similarities
 from ident.benchmark.models import encoders
+from ident.benchmark.sources.data import Data
 from ident.benchmark.suites import data, runs, suite, tiers
-from ident.benchmark.suites.images import Images
-from ident.benchmark.training.train import Loss, State, Training, autocast, keep_memory, step
+from ident.benchmark.suites.task import RowTask
+from ident.benchmark.training.schedule import Training
+from ident.benchmark.training.train import Loss, State, autocast, keep_memory, step
 from ident.render.blender.settings import PRESETS, Settings
 from ident.render.stage import stage
 from ident.render.stage.plan import Plan
@@ -41,7 +43,7 @@ BARS = {"plain": 3.5, "alone": 0.9}
 TRAINING = Training(steps=100, batch_size=BATCH, learning_rate=1e-4, precision="bfloat16")
 
 
-def render(folder: Path) -> dict[str, data.Data]:
+def render(folder: Path) -> dict[str, Data]:
     """A few images to train on, and some more."""
     for split, n in COUNTS.items():
         recipe = Recipe(Uniform(0, split), Settings(SIZE, PRESETS["draft"]), shard_size=32)
@@ -49,25 +51,25 @@ def render(folder: Path) -> dict[str, data.Data]:
     return data.find({split: str(folder / split) for split in COUNTS})
 
 
-def task_of(found: dict[str, data.Data]) -> Images:
+def task_of(datasets: dict[str, Data]) -> RowTask:
     """`box-normal` of Table 4."""
-    tier = replace(tiers.load_tier("paper", images=True), unsupervised=TRAINING, samples=16)
+    tier = replace(tiers.load_tier("paper", stored=True), unsupervised=TRAINING, samples=16)
     row = suite.load_suite("table4").row("box-normal")
-    return Images(runs.Run("table4", row, "unsupervised", 0, tier, found), "cpu")
+    return RowTask(runs.Run("table4", row, "unsupervised", 0, tier, datasets), "cpu")
 
 
-def ours(found: dict[str, data.Data], alone: bool) -> Step:
+def ours(datasets: dict[str, Data], alone: bool) -> Step:
     """A step as `ident bench` takes it; or on the same images each time, which are there."""
     keep_memory()
-    task = task_of(found)
+    task = task_of(datasets)
     loss_of, state, batches = Loss(task), State.of(task.model, TRAINING), task.batches(0)
     there = next(batches)
     return lambda: step(loss_of, there if alone else next(batches), state)
 
 
-def plain(found: dict[str, data.Data], folder: Path) -> Step:
+def plain(datasets: dict[str, Data], folder: Path) -> Step:
     """A step of the loop that one would write: a file and a search an item, everything in float32."""
-    images = Dataset(found["train"].place)
+    images = Dataset(datasets["train"].place)
     mean, sd = images.manifest.moments()
     for number in range(len(images)):
         Image.fromarray(images.image(number)).save(folder / f"{number}.png")
@@ -100,11 +102,11 @@ def plain(found: dict[str, data.Data], folder: Path) -> Step:
     return take
 
 
-def alike(found: dict[str, data.Data]) -> float:
+def alike(datasets: dict[str, Data]) -> float:
     """The cosine between the gradients of a batch in bfloat16 and in float32: the quality that is kept."""
     gradients = []
     for precision in (TRAINING.precision, "float32"):
-        task = task_of(found)
+        task = task_of(datasets)
         task.model.train()
         with autocast(torch.device("cpu"), precision):
             loss = task.loss(next(task.batches(0)))
@@ -117,14 +119,14 @@ def alike(found: dict[str, data.Data]) -> float:
 def measure() -> Iterator[dict[str, Any]]:
     """Images a second, as ratios of medians."""
     with tempfile.TemporaryDirectory() as name:
-        found = render(Path(name))
+        datasets = render(Path(name))
         ways = {
-            "ours": rounds.Way(ours, (found, False), STEPS),
-            "alone": rounds.Way(ours, (found, True), STEPS),
-            "plain": rounds.Way(plain, (found, Path(name)), STEPS),
+            "ours": rounds.Way(ours, (datasets, False), STEPS),
+            "alone": rounds.Way(ours, (datasets, True), STEPS),
+            "plain": rounds.Way(plain, (datasets, Path(name)), STEPS),
         }
         rate = {way: 2 * BATCH / cost.seconds for way, cost in rounds.measure(ways, ROUNDS).items()}
-        cosine = alike(found)
+        cosine = alike(datasets)
     bfloat16 = bool(torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported())
     for way, bar in BARS.items():
         yield {

@@ -21,10 +21,12 @@ from torch.utils.data import DataLoader
 
 from ident.benchmark.latents.distributions import parse
 from ident.benchmark.latents.spaces import Box
-from ident.benchmark.pairs import matching, neighbours, pairs
+from ident.benchmark.pairs import loader, matching, neighbours
+from ident.benchmark.pairs.file import save
+from ident.benchmark.pairs.loader import PairDataset
 from ident.benchmark.pairs.neighbours import Neighbours, exact_index
-from ident.benchmark.pairs.pairs import PairDataset, Sampler, batches, joined, open_sampler, save
-from ident.benchmark.pairs.positives import Drawn
+from ident.benchmark.pairs.positives import DrawnPositives
+from ident.benchmark.pairs.samplers import NearestSampler, batches, joined, open_sampler
 from ident.benchmark.training.seeds import stream
 from ident.cli.pairs import KINDS
 from ident.render.errors import Impossible
@@ -37,8 +39,8 @@ from tests.render.store.test_dataset import paint
 RAW = WORLD.draw(seed=0, split="train", start=0, n=2000)
 
 
-def sampler(conditional: str = "laplace(0.05)", seed: int = 0) -> Sampler:
-    return Sampler(Neighbours(RAW, exact_index(RAW)), Box(10), parse(conditional), seed)
+def sampler(conditional: str = "laplace(0.05)", seed: int = 0) -> NearestSampler:
+    return NearestSampler(Neighbours(RAW, exact_index(RAW)), Box(10), parse(conditional), seed, WORLD.names)
 
 
 def test_a_batch_follows_from_seed_and_number() -> None:
@@ -81,7 +83,7 @@ def test_two_processes() -> None:
     said = [
         subprocess.run(
             [sys.executable, "-c", ask, str(rank)], capture_output=True, text=True, check=True,
-            cwd=Path(__file__).parents[2], env={"PYTHONHASHSEED": "0"},
+            cwd=Path(__file__).parents[3], env={"PYTHONHASHSEED": "0"},
         ).stdout.split()
         for rank in (0, 1, 0)
     ]  # fmt: skip
@@ -99,7 +101,7 @@ def test_a_batch_has_what_a_trainer_needs() -> None:
 
 def test_a_loader_has_images(data: Path) -> None:
     stored = Dataset(data)
-    batches = list(pairs.loader(stored, "normal(0.3)", batch_size=8, seed=0, batches=3))
+    batches = list(loader.loader(stored, "normal(0.3)", batch_size=8, seed=0, batches=3))
     assert len(batches) == 3
     for batch in batches:
         for which in ("anchor", "positive"):
@@ -107,19 +109,19 @@ def test_a_loader_has_images(data: Path) -> None:
             assert (images.shape, images.dtype) == ((8, 3, 16, 16), torch.float32)
             expected = stored.images(batch[which].numpy()).transpose(0, 3, 1, 2)
             assert np.array_equal((255 * images).round().numpy(), expected)
-    again = pairs.loader(stored, "normal(0.3)", batch_size=8, seed=0, batches=3, workers=2)
+    again = loader.loader(stored, "normal(0.3)", batch_size=8, seed=0, batches=3, workers=2)
     for one, two in zip(batches, again, strict=True):
         assert all(torch.equal(one[name], two[name]) for name in one)
-    other = next(iter(pairs.loader(stored, "normal(0.3)", batch_size=8, seed=1)))
+    other = next(iter(loader.loader(stored, "normal(0.3)", batch_size=8, seed=1)))
     assert not torch.equal(other["anchor"], batches[0]["anchor"])
     drawn = open_sampler(stored, "normal(0.3)", space="box", seed=0)
-    assert torch.equal(next(iter(pairs.loader(stored, drawn, batch_size=8)))["anchor"], batches[0]["anchor"])
+    assert torch.equal(next(iter(loader.loader(stored, drawn, batch_size=8)))["anchor"], batches[0]["anchor"])
 
 
 def test_a_loader_has_the_positives_that_were_rendered(tmp_path: Path) -> None:
-    paint(tmp_path, replace(RECIPE, positives=Drawn("normal(0.3)", 0)), n=20)
+    paint(tmp_path, replace(RECIPE, positives=DrawnPositives("normal(0.3)", 0)), n=20)
     stored = Dataset(tmp_path)
-    batch = next(iter(pairs.loader(stored, "normal(0.3)", batch_size=8, seed=0)))
+    batch = next(iter(loader.loader(stored, "normal(0.3)", batch_size=8, seed=0)))
     expected = stored.positives(batch["anchor"].numpy()).transpose(0, 3, 1, 2)
     assert np.array_equal((255 * batch["positive_images"]).round().numpy(), expected)
     assert not torch.equal(batch["positive_images"], batch["anchor_images"])
@@ -127,18 +129,18 @@ def test_a_loader_has_the_positives_that_were_rendered(tmp_path: Path) -> None:
 
 def test_what_is_no_loader_of_pairs(data: Path) -> None:
     stored = Dataset(data)
-    with pytest.raises(Impossible, match=r"sampler Dataset, batch_size Sampler: give a sampler, as open_sampler gives"):
+    with pytest.raises(Impossible, match=r"sampler Dataset, batch_size NearestSampler: give a sampler, as open_"):
         PairDataset(stored, sampler())  # type: ignore[arg-type]
-    with pytest.raises(Impossible, match=r"sampler Sampler, batch_size float: give a sampler"):
+    with pytest.raises(Impossible, match=r"sampler NearestSampler, batch_size float: give a sampler"):
         PairDataset(sampler(), 8.0)  # type: ignore[arg-type]
     with pytest.raises(Impossible, match=r"sampler Dataset, batch_size int"):
-        pairs.loader(stored, stored, batch_size=8)  # type: ignore[arg-type]
+        loader.loader(stored, stored, batch_size=8)  # type: ignore[arg-type]
     with pytest.raises(Impossible, match=r"data 'nowhere': give a Dataset"):
-        pairs.loader("nowhere", "normal(0.3)", batch_size=8, seed=0)  # type: ignore[arg-type]
+        loader.loader("nowhere", "normal(0.3)", batch_size=8, seed=0)  # type: ignore[arg-type]
     with pytest.raises(Impossible, match=r"conditional normal\(0.3\): give a seed"):
-        pairs.loader(stored, "normal(0.3)", batch_size=8)
+        loader.loader(stored, "normal(0.3)", batch_size=8)
     with pytest.raises(Impossible, match=r"seed 1: the sampler has one of its own"):
-        pairs.loader(stored, sampler(), batch_size=8, seed=1)
+        loader.loader(stored, sampler(), batch_size=8, seed=1)
 
 
 def test_matching_says_how_far_the_realised_conditional_is() -> None:
@@ -202,7 +204,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_subsets_of_latents(data: Path) -> None:
     made = open_sampler(Dataset(data), "laplace", space="box", seed=0, subset=("z", "x"))
-    assert isinstance(made, Sampler)
+    assert isinstance(made, NearestSampler)
     assert made.neighbours.latents.shape == (300, 2)
     assert np.array_equal(made.neighbours.latents, Dataset(data).latents[:, [2, 0]])
     for subset in ((), ("x", "x"), ("x", "hue")):
@@ -366,7 +368,7 @@ def test_an_index_that_came_with_the_data_is_not_read(
     (data / ".index").mkdir()
     (data / ".index" / f"hnsw-{key.hex()[:16]}.faiss").write_bytes(key + sha256(foreign).digest() + foreign)
     made = open_sampler(Dataset(data), "laplace", space="box", seed=0, kind="hnsw", say=lambda _: None)
-    assert isinstance(made, Sampler)
+    assert isinstance(made, NearestSampler)
     assert made.tune(0.999) >= 0.999
     pairs = made.draw(0, 200)
     far = np.linalg.norm(raw[None] - pairs.wished[:, None], axis=2)

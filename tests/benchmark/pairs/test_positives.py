@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from ident.benchmark import plugins
-from ident.benchmark.pairs.pairs import Exact, Sampler, open_sampler
-from ident.benchmark.pairs.positives import Drawn
+from ident.benchmark.pairs.positives import DrawnPositives
+from ident.benchmark.pairs.samplers import NearestSampler, RenderedSampler, open_sampler
 from ident.render.errors import Failed, Impossible
 from ident.render.store.dataset import Dataset
 from ident.render.store.manifest import Manifest
@@ -22,14 +22,14 @@ from tests.conftest import Run
 from tests.render.engines import RECIPE, painting
 from tests.render.store.test_dataset import paint
 
-PAIRED = replace(RECIPE, positives=Drawn("laplace(0.05)", 0))
+PAIRED = replace(RECIPE, positives=DrawnPositives("laplace(0.05)", 0))
 
 
 def test_a_positive_depends_on_its_image_alone() -> None:
-    drawn, raw = Drawn("laplace(0.05)", 3), RECIPE.source(0, 50)
+    drawn, raw = DrawnPositives("laplace(0.05)", 3), RECIPE.source(0, 50)
     whole = drawn(0, raw)
     assert np.array_equal(whole[20:30], drawn(20, raw[20:30]))
-    assert not np.array_equal(whole, Drawn("laplace(0.05)", 4)(0, raw))
+    assert not np.array_equal(whole, DrawnPositives("laplace(0.05)", 4)(0, raw))
     assert whole.dtype == np.float32
     assert np.abs(whole).max() <= 1
 
@@ -37,7 +37,7 @@ def test_a_positive_depends_on_its_image_alone() -> None:
 def test_they_lie_in_the_shards(tmp_path: Path) -> None:
     paint(tmp_path / "d", PAIRED, 20)
     data = Dataset(tmp_path / "d")
-    wanted = Drawn("laplace(0.05)", 0)(0, data.latents)
+    wanted = DrawnPositives("laplace(0.05)", 0)(0, data.latents)
     assert np.array_equal(data.positive_latents, wanted)
     images = np.stack([painting(place(values), 16) for values in WORLD.values(wanted)])
     assert np.array_equal(data.positives(range(20)), images)
@@ -70,18 +70,18 @@ def test_a_manifest_that_says_nonsense_of_them(tmp_path: Path, positives: object
         Manifest.read(Storage(str(tmp_path / "d")))
 
 
-def test_pairs_are_exact_where_positives_are_there(tmp_path: Path) -> None:
+def test_pairs_are_rendered_ones_where_there_are_such(tmp_path: Path) -> None:
     paint(tmp_path / "d", PAIRED, 100)
     data = Dataset(tmp_path / "d")
 
     def kind(conditional: str | None, **more: object) -> type:
         return type(open_sampler(data, conditional, **{"space": "box", "seed": 0, **more}))  # type: ignore[arg-type]
 
-    assert kind(None) is kind("laplace") is kind("laplace", pairs="exact") is Exact
-    assert kind("laplace", pairs="nearest") is kind("normal") is kind("laplace", subset=("x",)) is Sampler
+    assert kind(None) is kind("laplace") is kind("laplace", pairs="rendered") is RenderedSampler
+    assert kind("laplace", pairs="nearest") is kind("normal") is kind("laplace", subset=("x",)) is NearestSampler
     for conditional, more, said in (
-        ("normal", {"pairs": "exact"}, r"its positives follow laplace\(0.05\), not normal"),
-        (None, {"pairs": "exact", "subset": ("x",)}, "leave out --latents"),
+        ("normal", {"pairs": "rendered"}, r"its positives follow laplace\(0.05\), not normal"),
+        (None, {"pairs": "rendered", "subset": ("x",)}, "leave out --latents"),
         (None, {"pairs": "nearest"}, "conditional: give one"),
     ):
         with pytest.raises(Impossible, match=said):
@@ -90,7 +90,7 @@ def test_pairs_are_exact_where_positives_are_there(tmp_path: Path) -> None:
     assert np.array_equal(pairs.positive_latents, data.positive_latents[pairs.anchor])
     paint(tmp_path / "without", n=20)
     with pytest.raises(Impossible, match="was rendered without positives"):
-        open_sampler(Dataset(tmp_path / "without"), None, space="box", seed=0, pairs="exact")
+        open_sampler(Dataset(tmp_path / "without"), None, space="box", seed=0, pairs="rendered")
 
 
 @pytest.mark.slow
@@ -117,12 +117,12 @@ def test_the_commands(ident: Run, tmp_path: Path) -> None:
 
 def test_positives_of_a_users_own_conditional(tmp_path: Path) -> None:
     mine = "tests.benchmark.latents.test_distributions:Uneven(0.25)"
-    drawn = Drawn(mine, 0)
+    drawn = DrawnPositives(mine, 0)
     assert drawn.describe() == {"conditional": mine, "code": plugins.digest(mine.partition("(")[0]), "seed": 0}
     paint(tmp_path / "d", replace(RECIPE, positives=drawn), 24)
     data = Dataset(tmp_path / "d")
     moved = np.abs(data.positive_latents - data.latents)
     assert np.allclose(moved.max(1), 0.25, atol=1e-6)
-    assert type(open_sampler(data, mine, space="box", seed=0)) is Exact
+    assert type(open_sampler(data, mine, space="box", seed=0)) is RenderedSampler
     with pytest.raises(Impossible, match="is a user's own, which is not loaded here"):
         open_sampler(data, None, space="box", seed=0)

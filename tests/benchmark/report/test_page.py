@@ -24,13 +24,14 @@ from PIL import EpsImagePlugin, Image
 
 from ident.benchmark import report
 from ident.benchmark.report import formats, page, pictures, plots, reading, tables
-from ident.benchmark.suites import bench, data, synthetic
-from ident.benchmark.suites.data import Data
+from ident.benchmark.sources import mixed
+from ident.benchmark.sources.data import Data
+from ident.benchmark.suites import data, runner
 from ident.benchmark.suites.results import Result
 from ident.benchmark.suites.runs import Run
 from ident.benchmark.suites.suite import load_suite
 from ident.benchmark.suites.tiers import load_tier
-from ident.benchmark.training.train import Training
+from ident.benchmark.training.schedule import Training
 from ident.render.errors import Impossible
 from ident.render.store.recipe import Uniform
 from ident.render.worlds.threedident import WORLD
@@ -41,10 +42,10 @@ from tests.render.test_bombs import little_memory
 
 SHORT = Training(steps=2, batch_size=16, learning_rate=1e-3, looks=2)
 QUICK = {
-    images: replace(
-        load_tier("laptop", images=images), name="quick", supervised=SHORT, unsupervised=SHORT, samples=32, render=None
+    stored: replace(
+        load_tier("laptop", stored=stored), name="quick", supervised=SHORT, unsupervised=SHORT, samples=32, render=None
     )
-    for images in (False, True)
+    for stored in (False, True)
 }
 RUNS = (
     ("table1", "sphere-vmf1-vmf", "identity", 0), ("table1", "sphere-laplace-vmf", "unsupervised", 0),
@@ -63,12 +64,12 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
         paint(folder / place, replace(RECIPE, source=Uniform(0, split)), 40)
     found = data.find({split: str(folder / split) for split in ("train", "test")})
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(synthetic, "MEASURED", 500)
+        patch.setattr(mixed, "MEASURED", 500)
         for name, row, kind, seed in RUNS:
             suite = load_suite(name)
-            of_it: dict[str, Data] = found if suite.images else {}
-            run = Run(name, suite.row(row), kind, seed, QUICK[suite.images], of_it)
-            bench.perform(run, folder / "out" / name / "quick", "cpu", lambda *_: None)
+            of_it: dict[str, Data] = found if suite.stored else {}
+            run = Run(name, suite.row(row), kind, seed, QUICK[suite.stored], of_it)
+            runner.perform(run, folder / "out" / name / "quick", "cpu", lambda *_: None)
     return folder / "out"
 
 

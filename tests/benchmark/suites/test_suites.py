@@ -14,16 +14,22 @@ import pytest
 import torch
 
 from ident.benchmark.losses import contrastive as losses
-from ident.benchmark.suites import bench, results, rows, suite, synthetic, tiers
-from ident.benchmark.suites.curriculum import Curriculum
+from ident.benchmark.pairs.curriculum import Curriculum
+from ident.benchmark.pairs.drawn import Drawn
+from ident.benchmark.pairs.of_images import check_groups
+from ident.benchmark.sources import mixed
+from ident.benchmark.suites import rows, runner, suite, tiers
+from ident.benchmark.suites.results import RESULT
 from ident.benchmark.suites.rows import KINDS
 from ident.benchmark.suites.runs import Run, of_tier, result_of, runs_of
 from ident.benchmark.suites.suite import load_suite, select
-from ident.benchmark.suites.synthetic import Synthetic
+from ident.benchmark.suites.task import RowTask
 from ident.benchmark.suites.tiers import load_tier
-from ident.benchmark.training.train import Training
+from ident.benchmark.training.schedule import Training
+from ident.benchmark.training.seeds import Stream
 from ident.render.errors import Failed, Impossible
 from ident.render.stage import cluster
+from ident.render.worlds.threedident import WORLD
 
 QUICK = replace(
     load_tier("laptop"),
@@ -34,6 +40,11 @@ QUICK = replace(
 )
 
 
+def task_of(run: Run, device: str) -> Any:
+    """The task of a run, with all that its slots have."""
+    return RowTask(run, device)
+
+
 def run_of(suite: str, row: str, kind: str = "unsupervised", seed: int = 0) -> Run:
     return Run(suite, load_suite(suite).row(row), kind, seed, QUICK)
 
@@ -41,7 +52,9 @@ def run_of(suite: str, row: str, kind: str = "unsupervised", seed: int = 0) -> R
 def test_the_tables_are_those_of_the_papers() -> None:
     one, two = load_suite("table1"), load_suite("table2")
     assert (len(one.rows), one.metrics, len(two.rows), two.metrics) == (14, ("r2",), 10, ("mcc",))
-    itself = [row.id for row in one.rows if row.itself]  # as the authors' code has the rows with unbounded latents
+    itself = [
+        row.id for row in one.rows if "itself" in dict(row.objective.keywords)
+    ]  # as the authors' code has the rows with unbounded latents
     assert itself == ["laplace-unbounded-narrow-normal", "normal-unbounded-narrow-normal"]
     assert one.row("sphere-vmf1-vmf").paper["unsupervised"] == {"r2": (99.42, 0.05)}
     eleven = {"identity": (62.49, 1.65), "supervised": (99.65, 0.04), "unsupervised": (98.13, 0.14)}
@@ -58,26 +71,26 @@ def test_the_paper_tier_is_its_appendix() -> None:
             "steps": 300_000, "batch_size": 6144, "learning_rate": 1e-4, "optimizer": "adam", "warm_up": 0,
             "constant": 1.0, "precision": "float32", "looks": 0,
         }  # fmt: skip
-    assert (tier.samples, tier.whiten) == (4096, False)
+    assert (tier.samples, tier.model.whiten) == (4096, False)
 
 
-@pytest.mark.parametrize("name", [name for name in suite.names() if not load_suite(name).images])
+@pytest.mark.parametrize("name", [name for name in suite.names() if not load_suite(name).stored])
 def test_every_row_of_every_suite_trains(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(synthetic, "MEASURED", 500)
+    monkeypatch.setattr(mixed, "MEASURED", 500)
     for row in load_suite(name).rows:
         for kind in row.kinds:
-            result = bench.perform(Run(name, row, kind, 0, QUICK), tmp_path, "cpu", lambda *_: None)
+            result = runner.perform(Run(name, row, kind, 0, QUICK), tmp_path, "cpu", lambda *_: None)
             assert result is not None
             assert set(result.scores["test"]) == {"r2", "mcc", "spearman"}
             assert len(result.scores["test"]["r2"].per_latent) == len(result.factors) == row.dim
-            assert len(result.learned) == {"aninfonce": 1, "ensemble": 2}.get(row.loss, 0) * row.dim
+            assert len(result.learned) == {"aninfonce": 1, "ensemble": 2}.get(row.objective.name, 0) * (row.dim or 0)
 
 
 @pytest.mark.parametrize(
     ("suite", "wanted", "places"),
     [
         ("table1", {}, list(range(1, 15))),
-        ("table2", {"model_space": "box"}, [1, 2, 3, 4, 5]),
+        ("table2", {"space": "box"}, [1, 2, 3, 4, 5]),
         ("table1", {"latent_space": "box"}, [5, 6, 7, 8]),
         ("table1", {"latent_space": "box(10,0,1)", "conditional": "laplace"}, [6, 7]),
         ("table1", {"conditional": "vmf(kappa=10)"}, [2]),
@@ -93,9 +106,9 @@ def test_filters(suite: str, wanted: dict[str, str], places: list[int]) -> None:
 
 def test_a_filter_that_matches_nothing_lists_the_rows() -> None:
     with pytest.raises(Impossible) as error:
-        select(load_suite("table2"), {"model_space": "sphere"}, ("normal-box-normal",))
-    assert "table2 has no row with model-space sphere, row normal-box-normal" in str(error.value)
-    listed = "normal-unbounded-gennorm3: box(10, 0, 1), uniform, normal(0.05) -> unbounded, gennorm(3)"
+        select(load_suite("table2"), {"space": "sphere"}, ("normal-box-normal",))
+    assert "table2 has no row with space sphere, row normal-box-normal" in str(error.value)
+    listed = "normal-unbounded-gennorm3: box, uniform, normal(0.05) -> unbounded, infonce(gennorm(3))"
     assert listed in str(error.value)
 
 
@@ -135,31 +148,38 @@ def test_rows_share_what_does_not_depend_on_them() -> None:
 
 
 def test_a_batch_follows_from_seed_and_number_and_a_mixing_from_the_seed() -> None:
-    def first(number: int, seed: int) -> torch.Tensor:
-        return next(Synthetic(run_of("table1", "sphere-laplace-vmf", seed=seed), "cpu").batches(number))["parts"]
+    def first(number: int, seed: int) -> Any:
+        return next(task_of(run_of("table1", "sphere-laplace-vmf", seed=seed), "cpu").batches(number)).observations
 
     assert torch.equal(first(7, 0), first(7, 0))
     assert not torch.equal(first(7, 0), first(8, 0))
     assert not torch.equal(first(7, 0), first(7, 1))
-    one, other = (Synthetic(run_of("table1", row), "cpu") for row in ("sphere-vmf10-vmf", "box-normal-normal"))
-    assert torch.equal(one.mixing.matrices, other.mixing.matrices)  # type: ignore[arg-type]
-    later = Synthetic(run_of("table1", "sphere-vmf10-vmf", seed=1), "cpu")
-    assert not torch.equal(one.mixing.matrices, later.mixing.matrices)  # type: ignore[arg-type]
+    one, other = (task_of(run_of("table1", row), "cpu") for row in ("sphere-vmf10-vmf", "box-normal-normal"))
+    assert torch.equal(one.source.mixing.matrices, other.source.mixing.matrices)
+    later = task_of(run_of("table1", "sphere-vmf10-vmf", seed=1), "cpu")
+    assert not torch.equal(one.source.mixing.matrices, later.source.mixing.matrices)
 
 
-def in_stages(row: str, suite: str = "table2", steps: int = 100, **curriculum: Any) -> Synthetic:
+def latents_of(task: Any, number: int) -> Any:
+    """Of a batch of drawn pairs (anchors and positives, parts, size of a part, d)."""
+    assert isinstance(task.pairs, Drawn)
+    size = task.run.training.batch_size
+    return task.pairs.latents(number / task.pairs.steps, size, task.pairs.source.generator(Stream.BATCHES, number))
+
+
+def in_stages(row: str, suite: str = "table2", steps: int = 100, **curriculum: Any) -> Any:
     training = replace(QUICK.unsupervised, steps=steps, batch_size=500)
-    tier = replace(QUICK, unsupervised=training, curriculum=Curriculum(**curriculum))
-    return Synthetic(Run(suite, load_suite(suite).row(row), "unsupervised", 0, tier), "cpu")
+    tier = replace(QUICK, unsupervised=training, pairs=curriculum)
+    return task_of(Run(suite, load_suite(suite).row(row), "unsupervised", 0, tier), "cpu")
 
 
 def test_parts_of_a_box_shrink_and_cover_it() -> None:
     task = in_stages("normal-box-normal", region=0.25, parts=4)
     spans, lowest, highest = [], torch.ones(10), torch.zeros(10)
     for number in range(100):
-        parts = task.batch(number)["parts"]
+        parts = latents_of(task, number)
         assert parts.shape == (2, 4, 125, 10)
-        assert task.space.contains(parts.flatten(0, 2)).all()
+        assert task.source.space.contains(parts.flatten(0, 2)).all()
         ends = torch.stack([parts.amin((0, 2)), parts.amax((0, 2))])
         spans.append(float((ends[1] - ends[0]).max()))
         if number >= 50:
@@ -174,38 +194,38 @@ def test_parts_of_a_box_shrink_and_cover_it() -> None:
 
 @pytest.mark.parametrize(("suite", "row"), [("table1", "normal-sphere-normal-vmf"), ("table2", "normal-box-normal")])
 def test_positives_are_wide_at_first_then_the_rows_own(suite: str, row: str) -> None:
-    def moved(task: Synthetic, number: int) -> float:
-        anchor, positive = task.batch(number)["parts"].flatten(1, 2)
+    def moved(task: Any, number: int) -> float:
+        anchor, positive = latents_of(task, number).flatten(1, 2)
         return float((positive - anchor).std())
 
     task, plain = in_stages(row, suite, spread=0.5), in_stages(row, suite)
     own = moved(plain, 0)
-    assert moved(task, 0) == pytest.approx(own * 0.5 / plain.moved, rel=0.15)
+    assert moved(task, 0) == pytest.approx(own * 0.5 / plain.pairs.moved, rel=0.15)
     assert [moved(task, number) for number in range(50, 100)] == [moved(plain, number) for number in range(50, 100)]
     wide = in_stages("sphere-vmf10-vmf", "table1", spread=0.5)
-    assert torch.equal(wide.batch(0)["parts"], in_stages("sphere-vmf10-vmf", "table1").batch(0)["parts"])
+    assert torch.equal(latents_of(wide, 0), latents_of(in_stages("sphere-vmf10-vmf", "table1"), 0))
 
 
 def test_regions_are_for_uniform_boxes_alone() -> None:
     whole = Curriculum(spread=0.5, region=0.25, parts=4)
-    tier = replace(QUICK, curriculum=whole)
+    tier = replace(QUICK, pairs=asdict(whole))
 
-    def plan(suite: str, row: str, kind: str = "unsupervised") -> Curriculum:
-        return Run(suite, load_suite(suite).row(row), kind, 0, tier).curriculum
+    def plan(suite: str, row: str) -> Any:
+        pairs: Any = task_of(Run(suite, load_suite(suite).row(row), "unsupervised", 0, tier), "cpu").pairs
+        return pairs.curriculum
 
     assert plan("table2", "normal-box-normal") == whole
     undivided = replace(whole, region=1.0, parts=1)
     assert plan("table1", "sphere-laplace-vmf") == plan("marginals", "box-normal0.5") == undivided
-    assert plan("table2", "normal-box-normal", "supervised") == Curriculum()
     assert plan("aninfonce", "hard-negatives") == Curriculum()
 
 
 def test_losses_of_ensembles() -> None:
-    kinds = {row.loss: Synthetic(Run("aninfonce", row, "unsupervised", 0, QUICK), "cpu") for row in ensembles()}
-    assert [len(kinds[loss].learned()) for loss in ("infonce", "aninfonce", "ensemble")] == [0, 20, 40]
-    assert kinds["aninfonce"].losses[0] is kinds["aninfonce"].losses[1]
-    assert kinds["ensemble"].losses[0] is not kinds["ensemble"].losses[1]
-    assert all(isinstance(loss, losses.AnInfoNCE) for loss in kinds["ensemble"].losses)
+    kinds = {row.objective.name: task_of(Run("aninfonce", row, "unsupervised", 0, QUICK), "cpu") for row in ensembles()}
+    assert [len(kinds[loss].objective.learned()) for loss in ("infonce", "aninfonce", "ensemble")] == [0, 20, 40]
+    modules: dict[str, Any] = {name: task.objective.get_submodule("losses") for name, task in kinds.items()}
+    assert [len(modules[name]) for name in ("infonce", "aninfonce", "ensemble")] == [1, 1, 2]
+    assert all(isinstance(loss, losses.AnInfoNCE) for loss in modules["ensemble"])
 
 
 def ensembles() -> list[rows.Row]:
@@ -216,14 +236,14 @@ def test_a_result_is_found_again_and_another_is_refused(tmp_path: Path) -> None:
     run = run_of("table1", "sphere-laplace-vmf")
     table1 = load_suite("table1")
     assert result_of(table1, run, tmp_path) is None
-    result = bench.perform(run, tmp_path, "cpu", lambda *_: None)
+    result = runner.perform(run, tmp_path, "cpu", lambda *_: None)
     assert result_of(table1, run, tmp_path) == result
-    assert not (tmp_path / run.name / bench.CHECKPOINT).exists()
-    weights = torch.load(tmp_path / run.name / bench.MODEL)
-    Synthetic(run, "cpu").model.load_state_dict(weights)
+    assert not (tmp_path / run.name / runner.CHECKPOINT).exists()
+    weights = torch.load(tmp_path / run.name / runner.MODEL)
+    task_of(run, "cpu").model.load_state_dict(weights)
     with pytest.raises(Impossible, match="belongs to another run, of samples 64, not 65; give"):
         result_of(table1, replace(run, tier=replace(QUICK, samples=65)), tmp_path)
-    path = tmp_path / run.name / results.RESULT
+    path = tmp_path / run.name / RESULT
     path.write_text(path.read_text().replace('"format": 3', '"format": 7'))
     says = "of format 7, this version of ident reads 3; take a newer one; give another --out"
     with pytest.raises(Impossible, match=says):
@@ -234,7 +254,7 @@ def test_a_result_is_found_again_and_another_is_refused(tmp_path: Path) -> None:
         result_of(table1, run, tmp_path)
     path.rmdir()
     (tmp_path / run.name / "notes.txt").write_text("mine")
-    bench.forget([run], tmp_path)
+    runner.forget([run], tmp_path)
     assert [path.name for path in (tmp_path / run.name).iterdir()] == ["notes.txt"]
     assert result_of(table1, run, tmp_path) is None
 
@@ -260,8 +280,8 @@ def test_a_result_is_found_again_and_another_is_refused(tmp_path: Path) -> None:
 )
 def test_hostile_results(tmp_path: Path, damage: Callable[[str], str]) -> None:
     run, suite = run_of("table1", "sphere-laplace-vmf", "identity"), load_suite("table1")
-    bench.perform(run, tmp_path, "cpu", lambda *_: None)
-    path = tmp_path / run.name / results.RESULT
+    runner.perform(run, tmp_path, "cpu", lambda *_: None)
+    path = tmp_path / run.name / RESULT
     before = path.read_text()
     path.write_text(damage(before))
     assert path.read_text() != before
@@ -275,13 +295,14 @@ def test_hostile_results(tmp_path: Path, damage: Callable[[str], str]) -> None:
 
 
 def test_an_anchor_may_be_its_own_negative() -> None:
-    task = Synthetic(run_of("table1", "normal-unbounded-narrow-normal"), "cpu")
+    task = task_of(run_of("table1", "normal-unbounded-narrow-normal"), "cpu")
     batch = task.batch(0)
-    anchors, positives = task.encode_all(batch["parts"])[:, 0]
+    anchors, positives = task.encode(batch.observations).chunk(2)
     own, others = -((anchors - positives) ** 2).sum(1), -(torch.cdist(anchors, anchors) ** 2)
     expected = (torch.logsumexp(torch.cat([own[:, None], others], 1), 1) - own).mean()
     assert torch.allclose(task.loss(batch), expected, rtol=1e-4)
-    assert not Synthetic(run_of("table1", "normal-unbounded-normal-normal"), "cpu").run.row.itself
+    plain: Any = task_of(run_of("table1", "normal-unbounded-normal-normal"), "cpu").objective
+    assert not plain.itself
 
 
 TIER = {"supervised": asdict(QUICK.supervised), "unsupervised": asdict(QUICK.unsupervised), "samples": 64}
@@ -293,20 +314,20 @@ TIER = {"supervised": asdict(QUICK.supervised), "unsupervised": asdict(QUICK.uns
         ({"samples": "x"}, "samples 'x': give a whole number from 8 on"),
         ({"samples": True}, "samples True"),
         ({"samples": 7}, "samples 7"),
-        ({"whiten": "no"}, "whiten 'no': give true or false"),
+        ({"model": {"whiten": "no"}}, "model: whiten 'no': give true or false"),
         ({"wighten": True}, "nobody knows wighten; there are"),
         ({"name": "other"}, "nobody knows name"),
         ({"supervised": 3}, "supervised 3: give a table"),
-        ({"curriculum": {"part": 3}}, "curriculum: nobody knows part"),
-        ({"curriculum": {"parts": True}}, "curriculum: parts True"),
-        ({"scale": 0}, "scale 0: give a number above 0"),
+        ({"model": {"sides": 3}}, "model: nobody knows sides"),
+        ({"pairs": 3}, "pairs 3: give a table"),
+        ({"pairs": {"scale": 0}}, "scale 0: give a number above 0"),
         (
-            {"encoder": "resnet9"},
-            "encoder 'resnet9': choose from mlp, resnet18, resnet50, resnet101, or module:function",
+            {"model": {"encoder": "resnet9"}},
+            "encoder 'resnet9': choose from mlp, resnet18, resnet50, resnet101, or module:name of yours; did you mean",
         ),
-        ({"chunk": -1}, "chunk -1: give a whole number"),
+        ({"model": {"chunk": -1}}, "chunk -1: give a whole number"),
         ({"render": {"train": 9}}, "render: lacks test, size, quality"),
-        ({"curriculum": {"side": 1e300}}, "side 1e\\+300"),
+        ({"model": {"side": 1e300}}, "side 1e\\+300"),
         ({"unsupervised": {"steps": 3}}, "unsupervised: lacks batch_size, learning_rate"),
         ({"unsupervised": {**TIER["unsupervised"], "steps": True}}, "unsupervised: steps True"),  # type: ignore[dict-item]
         ({"unsupervised": {**TIER["unsupervised"], "batch_size": 1}}, "batch_size 1: give a whole number from 2 on"),  # type: ignore[dict-item]
@@ -340,12 +361,14 @@ def test_files_that_are_no_tiers(tmp_path: Path) -> None:
 def test_a_module_that_a_tier_names_needs_trust(tmp_path: Path) -> None:
     file = tmp_path / "t.toml"
     training = "{ steps = 2, batch_size = 8, learning_rate = 1e-3 }"
-    file.write_text(f'samples = 64\nencoder = "theirs:net"\nsupervised = {training}\nunsupervised = {training}\n')
+    file.write_text(
+        f'samples = 64\nmodel = {{ encoder = "theirs:net" }}\nsupervised = {training}\nunsupervised = {training}\n'
+    )
     said = f"{file}: names the module of theirs:net, which would be imported; if you trust it, add --trust"
     with pytest.raises(Impossible, match=re.escape(said)):
         load_tier(str(file))
-    assert load_tier(str(file), trust=True).encoder == "theirs:net"
-    assert load_tier(str(file), encoder="mlp").encoder == "mlp"
+    assert load_tier(str(file), trust=True).model.encoder == "theirs:net"
+    assert load_tier(str(file), encoder="mlp").model.encoder == "mlp"
 
 
 def test_a_task_of_ray_waits_for_nobody_who_listens(tmp_path: Path) -> None:
@@ -355,7 +378,7 @@ def test_a_task_of_ray_waits_for_nobody_who_listens(tmp_path: Path) -> None:
 
     with cluster.cluster(None, cores=1, gpus=0) as ray:
         listener = SimpleNamespace(actor=ray.remote(num_cpus=0)(Busy).remote())
-        result = bench.remotely(run_of("table1", "sphere-laplace-vmf"), tmp_path, "cpu", listener, ())
+        result = runner.remotely(run_of("table1", "sphere-laplace-vmf"), tmp_path, "cpu", listener, ())
     assert result is not None
     assert len(result.history) == 2
 
@@ -369,23 +392,31 @@ def test_a_task_of_ray_waits_for_nobody_who_listens(tmp_path: Path) -> None:
         ),
         (lambda: load_tier("huge"), "'huge': choose from demo, laptop, paper"),
         (lambda: rows.row_of(row(modle="x")), "row mine: nobody knows modle"),
-        (lambda: rows.row_of(row(model="gauss")).check(), "'gauss'"),
-        (lambda: rows.row_of(row(conditional="laplace(-1)")).check(), "scale is -1"),
-        (lambda: rows.row_of(row(hard="vmf(3)")), "'vmf\\(3\\)' and hard_count 0: give both"),
+        (lambda: built(objective="infonce(gauss)"), "'gauss'"),
+        (
+            lambda: built(objective="infonce"),
+            r"objective infonce: missing a required argument: 'model'; it takes model, itself",
+        ),
+        (lambda: built(pairs="drawn(laplace(-1))"), "scale is -1"),
+        (lambda: built(pairs="drawn(vmf(1), hard=vmf(3))"), r"hard 'vmf\(3\)' and hard_count 0: give both"),
         (lambda: rows.row_of(row() | {"kinds": ["guessed"]}), "guessed"),
         (lambda: Curriculum(lasts=0), "lasts 0: give a share"),
-        (lambda: rows.row_of(row(model_space="torus")).check(), "'torus': choose from sphere, box, unbounded"),
-        (lambda: rows.row_of(row(loss="triplet")).check(), "'triplet'"),
+        (lambda: rows.row_of(row(space="torus")), "space 'torus': choose from sphere, box, unbounded"),
+        (
+            lambda: rows.row_of(row(objective="infonse")),
+            "objective 'infonse': .*did you mean infonce",
+        ),
+        (lambda: rows.row_of(row(pairs="temporal(5)")), "pairs 'temporal': choose from around, rendered, nearest"),
+        (lambda: rows.row_of(row(source="sprites")), "source 'sprites': choose from dataset, mixed, latents"),
         (lambda: Curriculum(region=0.0), "region 0.0: give a share"),
         (lambda: Curriculum(parts=0), "parts 0: give a whole number from 1 on"),
         (lambda: in_stages("normal-box-normal", parts=251), "parts 251 of a batch_size of 500: each needs two"),
-        (lambda: Curriculum(side=-1.0), "side -1.0: give a number from 0.001 to 1000"),
         (lambda: Curriculum(spread=2.0), "spread 2.0: give a number from 0 to 1"),
-        (lambda: Curriculum(first=(("hue",),)), "first .*: give each latent once at most, of x"),
-        (lambda: Curriculum(first=(("x", "y"), ("x",))), "first .*: give each latent once at most, of x"),
-        (lambda: Curriculum(first=("x",)), "first .*: give groups of latents"),  # type: ignore[arg-type]
-        (lambda: bench.device_of("cuda:9"), "'cuda:9': there are cpu"),
-        (lambda: bench.device_of("cuda"), "'cuda': there are cpu"),
+        (lambda: check_groups((("hue",),), WORLD.names), "first .*: give each factor once at most, of x"),
+        (lambda: check_groups((("x", "y"), ("x",)), WORLD.names), "first .*: give each factor once at most, of x"),
+        (lambda: check_groups(("x",), WORLD.names), "first .*: give groups of factors"),
+        (lambda: runner.device_of("cuda:9"), "'cuda:9': there are cpu"),
+        (lambda: runner.device_of("cuda"), "'cuda': there are cpu"),
     ],
 )
 def test_the_impossible_is_refused(call: Callable[[], Any], says: str) -> None:
@@ -394,7 +425,9 @@ def test_the_impossible_is_refused(call: Callable[[], Any], says: str) -> None:
 
 
 def row(**changes: str) -> dict[str, str]:
-    return {
-        "id": "mine", "latent_space": "sphere", "marginal": "uniform", "conditional": "vmf(1)",
-        "model_space": "sphere", "model": "vmf", **changes,
-    }  # fmt: skip
+    return {"id": "mine", "source": "mixed(sphere)", "pairs": "drawn(vmf(1))", "objective": "infonce(vmf)",
+            "space": "sphere", **changes}  # fmt: skip
+
+
+def built(**changes: str) -> Any:
+    return task_of(Run("table1", rows.row_of(row(**changes)), "unsupervised", 0, QUICK), "cpu")

@@ -21,8 +21,9 @@ import torch
 from torch import Tensor, nn
 
 from ident.benchmark.training import train as training_loop
+from ident.benchmark.training.schedule import Training
 from ident.benchmark.training.seeds import seeded
-from ident.benchmark.training.train import DIGEST, Batch, Progress, Training, train
+from ident.benchmark.training.train import DIGEST, Batch, Progress, train
 from ident.render.errors import Failed, Impossible
 
 TRAINING = Training(steps=120, batch_size=8, learning_rate=1e-2, optimizer="muon", warm_up=10, constant=0.5, looks=6)

@@ -1,24 +1,22 @@
-"""How the pairs of a training get from easy ones to the row's own."""
+"""How the pairs of a training get from wide positives to the row's own, among ever closer negatives."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from ident.benchmark.latents.spaces import Box
-from ident.benchmark.training.train import is_number
+from ident.benchmark.training.schedule import is_number
 from ident.render.errors import Impossible
-from ident.render.worlds.threedident import WORLD
 
 
 @dataclass(frozen=True)
 class Curriculum:
-    """Wide positives first, then narrow ones among close negatives. This one leaves all as it is."""
+    """Regions of a box and widths of positives, over a training. This one leaves all as it is."""
 
-    side: float = 1.0
-    """Of the model's box at the start, from which it is learned."""
     spread: float = 0.0
     """How far positives are from their anchors at the start in each latent, in its standard deviations, or further."""
     region: float = 1.0
@@ -27,30 +25,15 @@ class Curriculum:
     """Regions that a batch has, each with negatives of its own."""
     lasts: float = 0.5
     """The share of a training until positives are the row's own, and regions as small as they get."""
-    first: tuple[tuple[str, ...], ...] = ()
-    """Groups of latents by name. At first positives are near their anchors in the latents of one group alone.
-
-    Latents that images show at a glance tell a positive from most negatives, and nothing else would be looked for.
-    Pairs of a group are compared by outputs of its own, as many as it has latents, so that the others stay free for
-    what comes later. The group that images show least of comes first: the others count a tenth.
-    """
 
     def __post_init__(self) -> None:
         if not (is_number(self.region) and 0 < self.region <= 1):
             raise Impossible(f"region {self.region!r}: give a share of the sides, above 0 and up to 1")
-        if not (is_number(self.lasts) and 0 < self.lasts <= 1):
-            raise Impossible(f"lasts {self.lasts!r}: give a share of the training, above 0 and up to 1")
         if type(self.parts) is not int or self.parts < 1:
             raise Impossible(f"parts {self.parts!r}: give a whole number from 1 on")
-        if not (is_number(self.side) and 1e-3 <= self.side <= 1e3):
-            raise Impossible(f"side {self.side!r}: give a number from 0.001 to 1000")
         if not (is_number(self.spread) and 0 <= self.spread <= 1):
             raise Impossible(f"spread {self.spread!r}: give a number from 0 to 1")
-        if not (isinstance(self.first, tuple) and all(isinstance(group, tuple) and group for group in self.first)):
-            raise Impossible(f"first {self.first!r}: give groups of latents, a list of lists")
-        named = [name for group in self.first for name in group]
-        if not set(named) <= set(WORLD.names) or len(set(named)) < len(named):
-            raise Impossible(f"first {self.first!r}: give each latent once at most, of {', '.join(WORLD.names)}")
+        check_lasts(self.lasts)
 
     def share(self, progress: float) -> float:
         """Of the box's sides, at a share of the training."""
@@ -62,13 +45,15 @@ class Curriculum:
         steps: float = longest ** (1 - self.done(progress))
         return round(steps)
 
-    def alone(self, progress: float) -> float:
-        """The share of pairs that are near in a group alone: all for two fifths of the way, then ever fewer."""
-        return min(1.0, (1 - self.done(progress)) / 0.6) if self.first else 0.0
-
     def done(self, progress: float) -> float:
         """The share of the curriculum that is done at a share of the training."""
         return min(1.0, progress / self.lasts)
+
+
+def check_lasts(lasts: Any) -> None:
+    """Refuse what is no share of a training."""
+    if not (is_number(lasts) and 0 < lasts <= 1):
+        raise Impossible(f"lasts {lasts!r}: give a share of the training, above 0 and up to 1")
 
 
 def moved(anchor: Tensor, positive: Tensor) -> float:

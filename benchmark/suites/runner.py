@@ -17,12 +17,9 @@ import numpy as np
 import torch
 
 from ident.benchmark.latents import distributions
-from ident.benchmark.suites.images import Images
 from ident.benchmark.suites.results import NEIGHBOURS, RECOVERED, RESULT, Result
-from ident.benchmark.suites.rows import AUGMENTATIONS
 from ident.benchmark.suites.runs import Run, recipe_of, result_of
 from ident.benchmark.suites.suite import Suite
-from ident.benchmark.suites.synthetic import Synthetic
 from ident.benchmark.suites.task import RowTask
 from ident.benchmark.training import distributed
 from ident.benchmark.training.train import Progress, train
@@ -69,7 +66,7 @@ def perform(run: Run, folder: Path, device: str, tell: Callable[[int, dict[str, 
 def performed(run: Run, folder: Path, device: str, tell: Callable[[int, dict[str, float]], object]) -> Result | None:
     """`perform` with the threads that there are."""
     place = files.make_inside(folder, run.name)
-    task, progress = task_of(run, device), Progress()
+    task, progress = RowTask(run, device), Progress()
     if run.kind != "identity" and any(True for _ in task.model.parameters()):
         made_by = recipe_of(run, device=torch.device(device).type)  # whose random numbers are others
         try:
@@ -81,7 +78,7 @@ def performed(run: Run, folder: Path, device: str, tell: Callable[[int, dict[str
             raise Failed(f"{run.name}: {error}") from error
     if distributed.rank():  # the first process does the rest
         return None
-    pairs = {split: task.recovered(split) for split in task.splits}
+    recovered = {split: task.recovered(split) for split in task.splits}
     result = Result(
         suite=run.suite,
         tier=run.tier.name,
@@ -90,20 +87,20 @@ def performed(run: Run, folder: Path, device: str, tell: Callable[[int, dict[str
         kind=run.kind,
         seed=run.seed,
         recipe=recipe_of(run),
-        factors=tuple(factor.name for factor in task.factors),
-        scores={split: task.scores(*pair) for split, pair in pairs.items()},
-        learned=tuple(task.learned()),
+        factors=tuple(factor.name for factor in task.source.factors),
+        scores={split: task.scores(*pair) for split, pair in recovered.items()},
+        learned=tuple(task.objective.learned()),
         history=tuple(progress.history),
         seconds=progress.seconds,
         data={split: data.place for split, data in run.data.items()},
         machine=machine(device),
         folder=place,
     )
-    z, recovered = pairs["test"]
+    factors, representation = recovered["test"]
     with files.whole(place / RECOVERED) as part, part.open("wb") as file:
-        np.savez(file, latents=z.numpy(), recovered=recovered.numpy())
-    if isinstance(task, Images):
-        files.write(place / NEIGHBOURS, task.neighbours(recovered))
+        np.savez(file, latents=factors.numpy(), recovered=representation.numpy())
+    if (picture := task.source.picture(representation)) is not None:
+        files.write(place / NEIGHBOURS, picture)
     if run.kind != "identity":
         with files.whole(place / MODEL) as part, part.open("wb") as file:
             torch.save(task.model.state_dict(), file)
@@ -134,11 +131,6 @@ def scalars(folder: Path) -> Iterator[Callable[[int, dict[str, float]], object]]
         yield write
 
 
-def task_of(run: Run, device: str) -> RowTask:
-    """What is trained."""
-    return Images(run, device) if run.data else Synthetic(run, device)
-
-
 def machine(device: str) -> dict[str, Any]:
     """What ran, and on what."""
     name = torch.cuda.get_device_name(device) if device.startswith("cuda") else platform.processor() or "CPU"
@@ -152,8 +144,8 @@ def machine(device: str) -> dict[str, Any]:
 
 
 def without_scale(runs: Sequence[Run]) -> set[str]:
-    """The conditionals of runs that give no scale, and get the tier's."""
-    texts = {run.row.conditional for run in runs if run.kind == "unsupervised"} - {AUGMENTATIONS}
+    """The conditionals of runs on datasets that give no scale, and get the tier's."""
+    texts = {text for run in runs if run.kind == "unsupervised" for text in run.row.conditionals if run.row.stored}
     return {text for text in texts if distributions.parse(text, 1.0) != distributions.parse(text, 2.0)}
 
 
@@ -170,7 +162,7 @@ def check_gpus(gpus: int, suite: Suite, runs: Sequence[Run]) -> None:
     there = torch.cuda.device_count()
     if gpus > there:
         raise Impossible(f"--gpus {gpus}: PyTorch sees {there} here; give fewer, or none for the CPU")
-    if not suite.images:
+    if not suite.stored:
         raise Impossible(
             f"--gpus: shares batches of images, {suite.name} has none; give --parallel, a GPU for each run"
         )

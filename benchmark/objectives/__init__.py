@@ -1,0 +1,1 @@
+"""What is trained: modules, and a loss of a batch."""

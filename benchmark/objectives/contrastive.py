@@ -1,0 +1,125 @@
+"""Contrastive objectives: a loss of each comparison in a batch, summed by its weight."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ident.benchmark.losses import contrastive as losses
+from ident.benchmark.losses import similarities
+from ident.benchmark.objectives.objective import Encode, Objective
+from ident.benchmark.pairs.batch import Batch, Comparison, PairsAmong
+from ident.benchmark.training import distributed
+from ident.render.errors import Failed, Impossible
+
+
+class Contrastive(Objective):
+    """A loss module for all conditionals, or one for each. With `itself` an anchor is among its own negatives."""
+
+    def __init__(self, modules: Sequence[nn.Module], itself: bool = False) -> None:
+        super().__init__()
+        self.losses, self.itself = nn.ModuleList(modules), bool(itself)
+
+    def forward(self, encode: Encode, batch: Batch) -> Tensor:
+        """The loss of all comparisons of the representations of all processes."""
+        points = distributed.gather(encode(batch.observations))
+        return torch.stack([one.weight * self.of(points, one) for one in batch.comparisons]).sum()
+
+    def of(self, points: Tensor, comparison: Comparison) -> Tensor:
+        """The loss of a comparison of representations (n, k)."""
+        if isinstance(comparison, PairsAmong):
+            among: Any = self.losses[0]
+            loss: Tensor = among.among(points[comparison.points], comparison.pairs, comparison.outputs)
+            return loss
+        module = self.losses[comparison.conditional % len(self.losses)]
+        anchor, positive = points[comparison.anchor], points[comparison.positive]
+        hard = {}
+        if comparison.hard is not None:
+            hard = {"hard": points[comparison.hard].unflatten(0, (len(anchor), -1))}
+        if not comparison.both:
+            return self.of_pairs(module, anchor, positive, **hard)
+        return torch.stack([self.of_pairs(module, *pair) for pair in ((anchor, positive), (positive, anchor))]).mean()
+
+    def of_pairs(self, module: nn.Module, anchor: Tensor, positive: Tensor, **hard: Tensor) -> Tensor:
+        """The loss of anchors (n, k) and their positives (n, k)."""
+        loss: Tensor = module(anchor, positive, anchor if self.itself else None, **hard)
+        return loss
+
+
+class InfoNCE(Contrastive):
+    """InfoNCE by the similarity that is the model's conditional."""
+
+    function: Callable[..., Tensor] = staticmethod(losses.info_nce)
+
+    def __init__(self, model: str, *, itself: bool = False) -> None:
+        super().__init__([losses.InfoNCE(similarities.parse(model), function=self.function)], itself)
+
+
+class Decoupled(InfoNCE):
+    """InfoNCE without the positive in the denominator."""
+
+    function = staticmethod(losses.decoupled)
+
+
+class AlignUniform(InfoNCE):
+    """Alignment and uniformity, half each."""
+
+    function = staticmethod(losses.align_uniform)
+
+
+class AnInfoNCE(Contrastive):
+    """InfoNCE that learns a precision for each latent, the same ones for all conditionals."""
+
+    def __init__(self, *, dim: int, itself: bool = False) -> None:
+        super().__init__([losses.AnInfoNCE(dim)], itself)
+
+    def learned(self) -> list[float]:
+        """The precisions, in the order of the recovered latents; those of each conditional in turn."""
+        modules: Any = self.losses
+        return [float(value) for module in modules for value in module.precisions.tolist()]
+
+
+class Ensemble(AnInfoNCE):
+    """InfoNCE that learns a precision for each latent and conditional."""
+
+    def __init__(self, *, dim: int, conditionals: int, itself: bool = False) -> None:
+        Contrastive.__init__(self, [losses.AnInfoNCE(dim) for _ in range(conditionals)], itself)
+
+
+class Function(nn.Module):
+    """A function as a module without weights."""
+
+    def __init__(self, function: Callable[..., Tensor]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, *arguments: Tensor) -> Tensor:
+        """What the function gives."""
+        return self.function(*arguments)
+
+
+class Own(Contrastive):
+    """A user's loss: a function of anchors (n, k) and positives (n, k), or a module called so."""
+
+    def __init__(self, name: str, loss: Callable[..., Tensor]) -> None:
+        super().__init__([loss if isinstance(loss, nn.Module) else Function(loss)])
+        self.name = name
+
+    def of(self, points: Tensor, comparison: Comparison) -> Tensor:
+        """The loss of anchors and a positive for each."""
+        if isinstance(comparison, PairsAmong) or comparison.hard is not None:
+            raise Impossible(f"{self.name}: takes anchors and a positive for each; give a row with such pairs")
+        return super().of(points, comparison)
+
+    def of_pairs(self, module: nn.Module, anchor: Tensor, positive: Tensor, **hard: Tensor) -> Tensor:  # noqa: ARG002
+        """The user's loss, if it is one number that weights have a part in."""
+        loss: object = module(anchor, positive)
+        if not isinstance(loss, Tensor) or loss.numel() != 1:
+            shape = tuple(loss.shape) if isinstance(loss, Tensor) else type(loss).__name__
+            raise Failed(f"{self.name}: gave {shape}; a loss is one number, a tensor of shape ()")
+        if not loss.requires_grad:
+            raise Failed(f"{self.name}: gave a loss that no weight has a part in; it must be made of its arguments")
+        return loss.reshape(())

@@ -1,0 +1,78 @@
+"""A batch: observations, and what of them is compared with what, or the factors that they show."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from typing import Any, Protocol, TypeVar
+
+import torch
+from torch import Tensor
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class PositivePairs:
+    """Anchors and a positive for each, as rows of the representations of all observations."""
+
+    anchor: slice
+    positive: slice
+    conditional: int = 0
+    """Which of the row's conditionals the positives follow."""
+    hard: slice | None = None
+    """As many hard negatives for each anchor, one anchor's behind another's."""
+    both: bool = False
+    """Whether each positive is an anchor in its turn, too: the loss is the mean of both."""
+    weight: float = 1.0
+
+
+@dataclass(frozen=True)
+class PairsAmong:
+    """Points of which some are each other's positives, as rows of the representations of all observations."""
+
+    points: slice
+    pairs: Tensor
+    """(m, 2), counted within the points."""
+    outputs: slice = field(default_factory=lambda: slice(None))
+    """Those by which they are compared."""
+    weight: float = 1.0
+
+
+Comparison = PositivePairs | PairsAmong
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Observations (n, ...), of which this process has its share; comparisons count the rows of all processes."""
+
+    observations: Tensor
+    comparisons: tuple[Comparison, ...] = ()
+    factors: Tensor | None = None
+    number: int = 0
+
+    def to(self, device: torch.device) -> Batch:
+        """The batch with its tensors on a device."""
+        return moved(self, device)
+
+
+def moved(value: T, device: torch.device) -> T:
+    """A value whose tensors, in tuples and dataclasses too, are on a device."""
+    if isinstance(value, Tensor):
+        return value.to(device, non_blocking=True)  # type: ignore[return-value]
+    if isinstance(value, tuple):
+        return tuple(moved(one, device) for one in value)  # type: ignore[return-value]
+    if is_dataclass(value) and not isinstance(value, type):
+        names = [one.name for one in fields(value)]
+        return replace(value, **{name: moved(getattr(value, name), device) for name in names})
+    return value
+
+
+class Pairs(Protocol):
+    """What a method is trained on."""
+
+    def batch(self, number: int, size: int) -> Batch:
+        """Batch `number` of `size` anchors: the same whenever it is drawn."""
+
+    def described(self) -> Mapping[str, Any]:
+        """What decides the batches beside the source, the seed and the row: as JSON."""

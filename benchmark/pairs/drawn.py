@@ -1,0 +1,132 @@
+"""Pairs of latents that are drawn when they are asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ident.benchmark.latents import distributions
+from ident.benchmark.latents.distributions import SCALE, Uniform
+from ident.benchmark.latents.spaces import Box
+from ident.benchmark.pairs import curriculum
+from ident.benchmark.pairs.batch import Batch, Comparison, PairsAmong, PositivePairs
+from ident.benchmark.pairs.curriculum import Curriculum
+from ident.benchmark.sources import mixed
+from ident.benchmark.sources.mixed import Latents
+from ident.benchmark.training.seeds import Stream
+from ident.render.errors import Impossible
+
+
+class Drawn:
+    """Anchors of the marginal, and around each a positive of each conditional: an ensemble has several.
+
+    `hard` is a conditional of hard negatives, `hard_count` how many each anchor gets. Regions are for a box whose
+    marginal is uniform, and so the same in each of its parts; latents that nothing mixes need no curriculum.
+    """
+
+    def __init__(
+        self,
+        source: Latents,
+        *conditionals: str,
+        hard: str = "",
+        hard_count: int = 0,
+        steps: int = 1,
+        batch_size: int = 0,
+        spread: float = 0.0,
+        region: float = 1.0,
+        parts: int = 1,
+        lasts: float = 0.5,
+        scale: float = SCALE,
+    ) -> None:
+        if not conditionals:
+            raise Impossible("drawn: give a conditional, like drawn(laplace(0.05))")
+        if bool(hard) != (type(hard_count) is int and hard_count > 0):
+            raise Impossible(f"hard {hard!r} and hard_count {hard_count!r}: give both, or neither")
+        self.source, self.steps, self.hard_count = source, steps, hard_count
+        self.conditionals = [distributions.parse(text, scale) for text in conditionals]
+        self.hard = distributions.parse(hard, scale) if hard else None
+        self.curriculum = Curriculum(spread, region, parts, lasts)
+        if not source.mixes:
+            self.curriculum = Curriculum()
+        elif not (isinstance(source.space, Box) and isinstance(source.marginal, Uniform)):
+            self.curriculum = Curriculum(spread, lasts=lasts)
+        if 2 * self.curriculum.parts > batch_size > 0:
+            raise Impossible(f"parts {self.curriculum.parts} of a batch_size of {batch_size}: each needs two")
+
+    def described(self) -> Mapping[str, Any]:
+        """The curriculum."""
+        return asdict(self.curriculum)
+
+    @cached_property
+    def moved(self) -> float:
+        """How far positives are from their anchors."""
+        generator = self.source.generator(Stream.MEASURES)
+        z = self.source.draw(mixed.MEASURED, generator)
+        return curriculum.moved(z, self.conditionals[0].draw(self.source.space, z, generator=generator))
+
+    def batch(self, number: int, size: int) -> Batch:
+        """Batch `number`: observations of anchors, of the positives of each conditional, of hard negatives."""
+        generator = self.source.generator(Stream.BATCHES, number)
+        with torch.no_grad():
+            z = self.latents(number / self.steps, size, generator)
+            count, parts, each, dim = z.shape
+            points = z.reshape(-1, dim)
+            if self.hard is not None:
+                around = z[0].flatten(0, 1).repeat_interleave(self.hard_count, 0)
+                points = torch.cat([points, self.hard.draw(self.source.space, around, generator=generator)])
+        comparisons = list[Comparison]()
+        for conditional in range(count - 1):
+            for part in range(parts):
+                anchor, positive = part * each, ((1 + conditional) * parts + part) * each
+                hard = count * parts * each + anchor * self.hard_count
+                comparisons.append(
+                    PositivePairs(
+                        slice(anchor, anchor + each),
+                        slice(positive, positive + each),
+                        conditional,
+                        slice(hard, hard + each * self.hard_count) if self.hard is not None else None,
+                        weight=1 / parts,
+                    )
+                )
+        return Batch(self.source.observe(points), tuple(comparisons))
+
+    def latents(self, progress: float, size: int, generator: torch.Generator) -> Tensor:
+        """Anchors and a positive of each conditional (1 + conditionals, parts, size of a part, d)."""
+        plan, space, corners = self.curriculum, self.source.space, torch.zeros(1, device=generator.device)
+        share, walk = plan.share(progress), plan.walk(progress, self.moved) if plan.spread else 1
+        if share < 1:
+            assert isinstance(space, Box)
+            corners = curriculum.corners(space, share, plan.parts, generator)[:, None]
+            space = curriculum.part(space, share)
+        groups = [self.source.draw(size - size % plan.parts, generator, space)]
+        for conditional in self.conditionals:
+            positive = groups[0]
+            for _ in range(walk):
+                positive = conditional.draw(space, positive, generator=generator)
+            groups.append(positive)
+        parts: Tensor = torch.stack(groups).unflatten(1, (plan.parts, -1)) + corners
+        return parts
+
+
+class Among:
+    """All pairs of a batch that rejection sampling by the conditional accepts."""
+
+    def __init__(self, source: Latents, conditional: str, *, scale: float = SCALE) -> None:
+        self.source, self.conditional = source, distributions.parse(conditional, scale)
+
+    def described(self) -> Mapping[str, Any]:
+        """Nothing beside the conditional."""
+        return {}
+
+    def batch(self, number: int, size: int) -> Batch:
+        """Batch `number`."""
+        generator = self.source.generator(Stream.BATCHES, number)
+        with torch.no_grad():
+            z = self.source.draw(size, generator)
+            pairs = distributions.pairs_among(self.conditional, self.source.space, z, generator=generator)
+        return Batch(self.source.observe(z), (PairsAmong(slice(None), pairs),))

@@ -1,0 +1,24 @@
+"""Observations with their factors: what supervised training takes in place of pairs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ident.benchmark.pairs.batch import Batch
+from ident.benchmark.sources.source import Source
+
+
+class Labelled:
+    """Observations drawn from a source, and their factors."""
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+
+    def described(self) -> Mapping[str, Any]:
+        """Nothing beside the source."""
+        return {}
+
+    def batch(self, number: int, size: int) -> Batch:
+        """Batch `number`."""
+        return self.source.labelled(number, size)

@@ -1,0 +1,172 @@
+"""What can stand in the slots of a row, by name, and how a row writes it: name(arguments), as in the papers' tables.
+
+A family's names are listed without importing what they stand for, and `module:name` of a user's is as good as a name.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ident.benchmark import plugins
+from ident.render.errors import Impossible, unknown
+
+Argument = int | float | str
+
+LONGEST = 2000
+"""Characters of a slot."""
+
+
+@dataclass(frozen=True)
+class Slot:
+    """What a row has in a slot: `infonce(gennorm(3))`, `drawn(laplace(0.05))`, `my_pairs:close(0.1)`."""
+
+    name: str
+    arguments: tuple[Argument, ...] = ()
+    keywords: tuple[tuple[str, Argument], ...] = ()
+
+    def __str__(self) -> str:
+        parts = [written(value) for value in self.arguments]
+        parts += [f"{name}={written(value)}" for name, value in self.keywords]
+        return f"{self.name}({', '.join(parts)})" if parts else self.name
+
+
+def written(value: Argument) -> str:
+    """An argument as a text; numbers as short as they are exact."""
+    return value if isinstance(value, str) else repr(value).removesuffix(".0")
+
+
+def read_slot(text: str) -> Slot:
+    """A slot as it is written."""
+    outer = re.fullmatch(r"\s*([\w.:-]+)\s*(?:\((.*)\))?\s*", text, re.DOTALL) if len(text) <= LONGEST else None
+    if outer is None:
+        raise Impossible(f"{text[:80]!r}: write it like infonce(normal)")
+    values, named = list[Argument](), dict[str, Argument]()
+    for part in split_outside_brackets(outer[2] or "", text):
+        key = re.match(r"([A-Za-z_]\w*)\s*=\s*", part)
+        if key and key[1] in named:
+            raise Impossible(f"{text!r}: {key[1]} is there twice")
+        if key:
+            named[key[1]] = argument(part[key.end() :])
+        elif named:
+            raise Impossible(f"{text!r}: {part!r} follows what has a name")
+        else:
+            values.append(argument(part))
+    return Slot(outer[1], tuple(values), tuple(named.items()))
+
+
+def split_outside_brackets(text: str, whole: str) -> list[str]:
+    """The parts between commas that are in no brackets."""
+    parts, depth = [""], 0
+    for character in text:
+        depth += (character == "(") - (character == ")")
+        if depth < 0:
+            break
+        if character == "," and not depth:
+            parts.append("")
+        else:
+            parts[-1] += character
+    if depth:
+        raise Impossible(f"{whole!r}: its brackets do not close")
+    parts = [part.strip() for part in parts]
+    if "" in parts and parts != [""]:
+        raise Impossible(f"{whole!r}: nothing stands between two commas")
+    return [part for part in parts if part]
+
+
+def argument(text: str) -> Argument:
+    """A number where it is one, else the text."""
+    for number in (int, float):
+        try:
+            return number(text)
+        except ValueError:
+            pass
+    return text.strip()
+
+
+@dataclass(frozen=True)
+class Family:
+    """All that can stand in one kind of slot: by name, the "module:attribute" that is imported when it is used."""
+
+    noun: str
+    entries: Mapping[str, str]
+    example: str
+
+    def check(self, name: str) -> None:
+        """Refuse a name that nobody knows."""
+        if plugins.is_one(name) or name in self.entries:
+            return
+        raise unknown(self.noun, name, self.entries, "module:name of yours")
+
+    def load(self, name: str) -> Callable[..., Any]:
+        """What a name stands for."""
+        self.check(name)
+        return plugins.load(self.entries.get(name, name))
+
+    def make(self, slot: Slot, *context: Any, **available: Any) -> Any:
+        """Call what a slot names by its context and arguments, and by those of the available keywords that it takes."""
+        entry = self.load(slot.name)
+        values, named = [*context, *slot.arguments], dict(slot.keywords)
+        named |= {name: value for name, value in available.items() if name in takes(entry) and name not in named}
+        try:
+            bound = inspect.signature(entry).bind(*values, **named)
+        except TypeError as error:
+            raise Impossible(f"{self.noun} {slot}: {error}; it takes {', '.join(takes(entry))}") from error
+        return entry(*bound.args, **bound.kwargs)
+
+
+def takes(entry: Callable[..., Any]) -> tuple[str, ...]:
+    """The parameters that something can be called with by name."""
+    kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    return tuple(name for name, one in inspect.signature(entry).parameters.items() if one.kind in kinds)
+
+
+HERE = "ident.benchmark"
+
+SOURCES = Family(
+    "source",
+    {
+        "dataset": f"{HERE}.sources.dataset:Images",
+        "mixed": f"{HERE}.sources.mixed:Mixed",
+        "latents": f"{HERE}.sources.mixed:Latents",
+    },
+    example="dataset",
+)
+PAIRS = Family(
+    "pairs",
+    {
+        "around": f"{HERE}.pairs.of_images:Around",
+        "rendered": f"{HERE}.pairs.of_images:Rendered",
+        "nearest": f"{HERE}.pairs.of_images:Nearest",
+        "augmented": f"{HERE}.pairs.of_images:Augmented",
+        "drawn": f"{HERE}.pairs.drawn:Drawn",
+        "among": f"{HERE}.pairs.drawn:Among",
+        "labelled": f"{HERE}.pairs.labelled:Labelled",
+    },
+    example="drawn(laplace(0.05))",
+)
+OBJECTIVES = Family(
+    "objective",
+    {
+        "infonce": f"{HERE}.objectives.contrastive:InfoNCE",
+        "decoupled": f"{HERE}.objectives.contrastive:Decoupled",
+        "align-uniform": f"{HERE}.objectives.contrastive:AlignUniform",
+        "aninfonce": f"{HERE}.objectives.contrastive:AnInfoNCE",
+        "ensemble": f"{HERE}.objectives.contrastive:Ensemble",
+        "supervised": f"{HERE}.objectives.supervised:Supervised",
+    },
+    example="infonce(normal)",
+)
+ENCODERS = Family(
+    "encoder",
+    {
+        "mlp": f"{HERE}.models.encoders:mlp",
+        "resnet18": f"{HERE}.models.encoders:resnet18",
+        "resnet50": f"{HERE}.models.encoders:resnet50",
+        "resnet101": f"{HERE}.models.encoders:resnet101",
+    },
+    example="resnet18",
+)
