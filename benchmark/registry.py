@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ident.benchmark import plugins
+from ident.render import plugins
 from ident.render.errors import Impossible, unknown
 
 Argument = int | float | str
@@ -41,7 +41,7 @@ def written(value: Argument) -> str:
 
 def read_slot(text: str) -> Slot:
     """A slot as it is written."""
-    outer = re.fullmatch(r"\s*([\w.:-]+)\s*(?:\((.*)\))?\s*", text, re.DOTALL) if len(text) <= LONGEST else None
+    outer = re.fullmatch(r"\s*([\w.:/-]+)\s*(?:\((.*)\))?\s*", text, re.DOTALL) if len(text) <= LONGEST else None
     if outer is None:
         raise Impossible(f"{text[:80]!r}: write it like infonce(normal)")
     values, named = list[Argument](), dict[str, Argument]()
@@ -104,7 +104,7 @@ class Family:
     def load(self, name: str) -> Callable[..., Any]:
         """What a name stands for."""
         self.check(name)
-        return plugins.load(self.entries.get(name, name))
+        return plugins.load_callable(self.entries.get(name, name))
 
     def make(self, slot: Slot, *context: Any, **available: Any) -> Any:
         """Call what a slot names by its context and arguments, and by those of the available keywords that it takes."""

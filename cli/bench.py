@@ -122,7 +122,7 @@ def bench(
         datasets.check_all_there(datasets.places(data, test_data))
 
     # Here, as PyTorch takes seconds.
-    from ident.benchmark import plugins, report
+    from ident.benchmark import report
     from ident.benchmark.latents import distributions
     from ident.benchmark.report import tables
     from ident.benchmark.suites import runner as work
@@ -131,6 +131,7 @@ def bench(
     from ident.benchmark.suites.task import check
     from ident.benchmark.suites.tiers import load_tier
     from ident.benchmark.training import distributed
+    from ident.render import plugins
 
     tier = load_tier(tier_name, stored=suite.stored, encoder=encoder, trust=trust)
     wanted = {name: text for name, text in filters.items() if text is not None}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import sys
+from collections.abc import Callable
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
@@ -35,6 +36,15 @@ def load(text: str) -> Any:
         said = f"{type(error).__name__}: {error}" if isinstance(error, SyntaxError | KeyError) else str(error)
         raise Impossible(f"{text}: cannot be loaded ({said}); give package.module:name, or file.py:name") from error
     return value
+
+
+def load_callable(text: str) -> Callable[..., Any]:
+    """A function or class that is named."""
+    value = load(text)
+    if not callable(value):
+        raise Impossible(f"{text}: is no function or class")
+    called: Callable[..., Any] = value
+    return called
 
 
 def absolute(text: str) -> str:

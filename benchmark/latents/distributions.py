@@ -23,10 +23,10 @@ from dataclasses import astuple, dataclass
 import torch
 from torch import Tensor
 
-from ident.benchmark import plugins
 from ident.benchmark.latents import notation
 from ident.benchmark.latents.sampling import fisher_bingham, magnitudes, mass, rand, randn, shortfalls, signs
 from ident.benchmark.latents.spaces import Box, Product, Space, Sphere
+from ident.render import plugins
 from ident.render.errors import Impossible
 
 SCALE = 0.05

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import TypeVar
 
-from ident.benchmark import plugins
+from ident.render import plugins
 from ident.render.errors import Impossible
 
 T = TypeVar("T")
@@ -23,23 +23,23 @@ def parse(
 
     With `own` a name may be module:name, of what a user brings: only for texts that the user has typed.
     """
-    made = []
+    terms = []
     for term in text.split("*"):
-        found = TERM.fullmatch(term)
-        if found is None:
+        match = TERM.fullmatch(term)
+        if match is None:
             raise Impossible(f"{what} {text!r}: write it like laplace(0.05); known are {', '.join(known)}")
-        if plugins.is_one(found["name"]):
+        name, arguments = match["name"], match["arguments"]
+        if plugins.is_one(name):
             if not own:
                 raise Impossible(f"{what} {text!r}: is a user's own, which is not loaded here")
-            made.append(_call(plugins.load(found["name"]), found["name"], found["arguments"], text, what, defaults))
+            terms.append(_call(plugins.load_callable(name), name, arguments, text, what, defaults))
             continue
-        name = found["name"].lower()
-        if name not in known:
-            close = get_close_matches(name, known, 1)
+        if name.lower() not in known:
+            close = get_close_matches(name.lower(), known, 1)
             hint = f"did you mean {close[0]}?" if close else f"known are {', '.join(known)}"
-            raise Impossible(f"{what} {text!r}: nobody knows {found['name']!r}; {hint}")
-        made.append(_call(known[name], name, found["arguments"], text, what, defaults))
-    return made
+            raise Impossible(f"{what} {text!r}: nobody knows {name!r}; {hint}")
+        terms.append(_call(known[name.lower()], name.lower(), arguments, text, what, defaults))
+    return terms
 
 
 def _call(

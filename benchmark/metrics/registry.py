@@ -7,8 +7,8 @@ from types import MappingProxyType
 
 import numpy as np
 
-from ident.benchmark import plugins
 from ident.benchmark.metrics.metric import Metric, of_function
+from ident.render import plugins
 from ident.render.errors import Impossible, unknown
 
 METRICS: Mapping[str, str] = MappingProxyType(
@@ -31,6 +31,8 @@ def load(name: str) -> Metric:
     """The metric of a name. A user's is a `Metric`, or a function of factors (n, d) and a representation (n, k)."""
     check_name(name)
     metric = plugins.load(METRICS.get(name, name))
+    if not isinstance(metric, Metric) and not callable(metric):
+        raise Impossible(f"metric {name}: is neither a Metric nor a function")
     return metric if isinstance(metric, Metric) else of_function(name, metric)
 
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from ident.benchmark import plugins
 from ident.benchmark.metrics.registry import known
 from ident.benchmark.suites.results import Result
 from ident.benchmark.suites.rows import KINDS, Row
 from ident.benchmark.suites.suite import Suite
+from ident.render import plugins
 
 SHORT = 30
 """Letters of ids that a label lists."""

@@ -8,10 +8,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
-from ident.benchmark import plugins
 from ident.benchmark.registry import OBJECTIVES, PAIRS, SOURCES, Slot, read_slot, written
 from ident.benchmark.suites.toml import frozen
 from ident.benchmark.training.schedule import Training
+from ident.render import plugins
 from ident.render.errors import Impossible, unknown
 
 KINDS = ("identity", "supervised", "unsupervised")
@@ -154,7 +154,8 @@ class Row:
     @property
     def conditionals(self) -> tuple[str, ...]:
         """How positives lie around their anchors: an ensemble has several."""
-        return tuple(map(written, self.pairs.arguments))
+        texts = (value for value in self.pairs.arguments if isinstance(value, str))
+        return () if plugins.is_one(self.pairs.name) else tuple(texts)
 
     @property
     def hard(self) -> str:

@@ -13,7 +13,6 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from ident.benchmark import plugins
 from ident.benchmark.metrics import registry
 from ident.benchmark.registry import OBJECTIVES, PAIRS, SOURCES, Slot, takes
 from ident.benchmark.sources.data import Data
@@ -23,6 +22,7 @@ from ident.benchmark.suites.suite import Suite
 from ident.benchmark.suites.tiers import Tier
 from ident.benchmark.training.schedule import Training
 from ident.benchmark.training.train import differing
+from ident.render import plugins
 from ident.render.errors import Failed, Impossible
 
 HAS: tuple[str, ...] = ()
@@ -119,7 +119,7 @@ def runs_of(
     """All runs that these rows need. What rows share is one run, under the name of the first row that has it."""
     encoder = tier.model.encoder
     if plugins.is_one(encoder):
-        plugins.load(encoder)
+        plugins.load_callable(encoder)
     elif suite.stored == (encoder == "mlp"):
         what = "images" if suite.stored else "no images"
         raise Impossible(f"encoder {encoder}: {suite.name} is of {what}; give another")

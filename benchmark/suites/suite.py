@@ -11,10 +11,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from ident.benchmark import plugins
 from ident.benchmark.metrics.registry import check_name
 from ident.benchmark.suites.rows import PARTS, Row, agrees, row_of
 from ident.benchmark.suites.toml import OURS, frozen, read_file, read_ours
+from ident.render import plugins
 from ident.render.errors import Impossible, unknown
 
 NAME = re.compile(r"\w[\w.-]{0,99}")

@@ -10,12 +10,12 @@ from dataclasses import MISSING, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, cast
 
-from ident.benchmark import plugins
 from ident.benchmark.latents.distributions import SCALE
 from ident.benchmark.metrics.arrays import LEAST
 from ident.benchmark.registry import ENCODERS
 from ident.benchmark.suites.toml import frozen, read_ours
 from ident.benchmark.training.schedule import Training, is_number
+from ident.render import plugins
 from ident.render.blender.settings import PRESETS
 from ident.render.errors import Impossible
 

@@ -18,7 +18,6 @@ import torch
 from PIL import Image
 from torch import Tensor, nn
 
-from ident.benchmark import plugins
 from ident.benchmark.pairs.batch import Batch, PairsAmong
 from ident.benchmark.report.tables import lines_of
 from ident.benchmark.sources.data import Data
@@ -30,6 +29,7 @@ from ident.benchmark.suites.tiers import load_tier
 from ident.benchmark.training import distributed
 from ident.benchmark.training.schedule import Training
 from ident.benchmark.training.train import train
+from ident.render import plugins
 from ident.render.blender.settings import Settings, plain
 from ident.render.errors import Failed, Impossible
 from ident.render.store.dataset import Dataset
@@ -398,8 +398,8 @@ def test_losses_that_cannot_be_had() -> None:
     every = load_suite("table4").rows
     wrong = {
         "infonce": "give module:name",
-        "none:x": "cannot be had",
-        "math:x": "cannot be had",
+        "none:x": "cannot be loaded",
+        "math:x": "cannot be loaded",
         "math:pi": "no function",
     }
     for name, says in wrong.items():

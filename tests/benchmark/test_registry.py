@@ -80,7 +80,7 @@ def test_names_that_nobody_knows() -> None:
     assert str(error.value).startswith("objective 'infonse': choose from infonce, decoupled, ")
     assert str(error.value).endswith(", or module:name of yours; did you mean infonce?")
     OBJECTIVES.check("mine:loss")
-    with pytest.raises(Impossible, match=r"^no_such:thing: cannot be had"):
+    with pytest.raises(Impossible, match=r"^no_such:thing: cannot be loaded"):
         OBJECTIVES.load("no_such:thing")
 
 

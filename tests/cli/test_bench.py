@@ -347,7 +347,7 @@ def test_two_processes_share_each_batch(images: tuple[str, ...], ident: Run, tmp
             "--gpus shares each batch, --parallel has a run",
         ),
         (["--tier", "paper", "--render"], "--render: tier paper has nothing to render"),
-        (["--suite", "table2", "--loss", "nowhere:loss"], "nowhere:loss: cannot be had (No module named 'nowhere')"),
+        (["--suite", "table2", "--loss", "nowhere:loss"], "nowhere:loss: cannot be loaded (No module named 'nowhere')"),
         (["--suite", "table2", "--encoder", "resnet19"], "encoder 'resnet19': choose from mlp, resnet18"),
         (["--suite", "table2", "--encoder", "resnet18"], "encoder resnet18: table2 is of no images"),
         (["x", "--data", "y"], "DATA x and --data y: give one of them"),

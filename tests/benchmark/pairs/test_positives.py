@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ident.benchmark import plugins
 from ident.benchmark.pairs.positives import DrawnPositives
 from ident.benchmark.pairs.samplers import NearestSampler, RenderedSampler, open_sampler
+from ident.render import plugins
 from ident.render.errors import Failed, Impossible
 from ident.render.store.dataset import Dataset
 from ident.render.store.manifest import Manifest
