@@ -43,8 +43,9 @@ def path() -> tuple[str, ...]:
 
 def follow(folders: Iterable[str]) -> None:
     """Find modules in these folders, too, after all others."""
-    if more := tuple(dict.fromkeys(folders)):
-        sys.meta_path.append(Folders(more))
+    finder = Folders(tuple(dict.fromkeys(folders)))
+    if finder.folders and finder not in sys.meta_path:
+        sys.meta_path.append(finder)
 
 
 @contextmanager

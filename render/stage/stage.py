@@ -124,7 +124,7 @@ class Stage:
         self._saved, self._saved_at = -1, 0.0
         needs = {"num_cpus": 1, **({"num_gpus": 1} if plan.gpus else {})}
         self._make = ray.remote(Worker).options(max_restarts=0, max_task_retries=0, **needs)
-        self._job = ray.put(job)
+        self._job = ray.put(ray.cloudpickle.dumps(job))
 
     def run(self) -> dict[int, Record]:
         """Render what is missing; gives all shards."""

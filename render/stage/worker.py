@@ -9,11 +9,13 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import pickle
 import statistics
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,7 @@ from ident.render.aliases import Array, Float32s
 from ident.render.errors import Failed, Impossible
 from ident.render.store.columns import IMAGES, POSITIVE_LATENTS, POSITIVES, Sums, sums
 from ident.render.store.files import LARGEST_NOTE, LOCK, PARTS, cache_folder, make_inside, read, write
+from ident.render.store.format1 import former_recipe
 from ident.render.store.inventory import put_shard
 from ident.render.store.journal import Journal
 from ident.render.store.manifest import Record
@@ -60,7 +63,12 @@ class Job:
 
     def key(self, span: Span | None = None) -> bytes:
         """What tells journals of this recipe, and of these rows, from others."""
-        return hashlib.sha256(json.dumps([agreed(self.recipe.describe()), span and asdict(span)]).encode()).digest()
+        return _key(self.recipe.describe(), span)
+
+    def former_key(self, span: Span) -> bytes:
+        """The key of a journal that was begun when dataset.json had format 1; nothing if none could have been."""
+        former = former_recipe(self.recipe.describe())
+        return _key(former, span) if former else b""
 
     @property
     def parts(self) -> Path:
@@ -68,6 +76,10 @@ class Job:
         if self.out.folder:
             return self.out.folder / PARTS
         return cache_folder("parts", f"{self.out.key}-{self.key().hex()[:16]}")
+
+
+def _key(recipe: Mapping[str, Any], span: Span | None) -> bytes:
+    return hashlib.sha256(json.dumps([agreed(recipe), span and asdict(span)]).encode()).digest()
 
 
 @dataclass(frozen=True)
@@ -81,12 +93,18 @@ class Beat:
 class Worker:
     """Renders shards, one after the other."""
 
-    def __init__(self, job: Job) -> None:
-        children.follow(job.path)
-        self._job = job
+    def __init__(self, job: Job | bytes) -> None:
+        """Work at a job, or at one that is pickled: what it names is looked for when the worker says hello."""
+        self._packed = job
         self._engine: Engine | None = None
         self._rendered = 0
         self._seconds: deque[float] = deque(maxlen=32)
+
+    @cached_property
+    def _job(self) -> Job:
+        job: Job = pickle.loads(self._packed) if isinstance(self._packed, bytes) else self._packed
+        children.follow(job.path)
+        return job
 
     def hello(self) -> None:
         """Make sure that this worker renders the same images, and sees the output."""
@@ -113,8 +131,8 @@ class Worker:
         record = self._recorded(finished, span)
         if record is None:
             part = parts / f"{span.number:05d}.part"
-            columns = self._job.recipe.columns
-            with Journal(part, self._job.key(span), len(columns), columns[IMAGES].shape[2]) as journal:
+            columns, former = self._job.recipe.columns, self._job.former_key(span)
+            with Journal(part, self._job.key(span), len(columns), columns[IMAGES].shape[2], former) as journal:
                 raw = self._job.recipe.source(span.start, span.n)
                 positives = self._job.recipe.positives
                 yield from self._fill(journal, raw, None if positives is None else positives(span.start, raw), span)

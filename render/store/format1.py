@@ -10,6 +10,10 @@ from ident.render.store.codecs import CODECS, FAST
 from ident.render.store.columns import IMAGES, POSITIVE_LATENTS, POSITIVES
 from ident.render.worlds.threedident import WORLD
 
+LATENTS = [
+    {"name": factor.name, "meaning": factor.meaning, "unit": factor.unit, "scale": factor.scale}
+    for factor in WORLD.factors
+]
 PASSES = {"mask": ([], "uint8"), "depth": ([], "float32"), "normal": ([3], "float32")}
 RECIPE = ("size", "codec", "passes", "shard_size", "source", "render", "latents", "positives")
 REST = ("format", "complete", "n", "mean", "sd", "shards")
@@ -31,10 +35,7 @@ def upgraded_recipe(described: Mapping[str, Any]) -> dict[str, Any]:
             raise ValueError(f"pass {name!r}, not one of {', '.join(PASSES)}")
     if [name for name in PASSES if name in passes] != passes:
         raise ValueError(f"passes {passes!r}")
-    if described["latents"] != [
-        {"name": factor.name, "meaning": factor.meaning, "unit": factor.unit, "scale": factor.scale}
-        for factor in WORLD.factors
-    ]:
+    if described["latents"] != LATENTS:
         raise ValueError(f"latents other than {', '.join(WORLD.names)}, with their units and scales")
     image = {"shape": [size, size, 3], "dtype": "uint8", "codec": codec}
     columns = [{"name": IMAGES, **image}]
@@ -55,4 +56,22 @@ def upgraded_recipe(described: Mapping[str, Any]) -> dict[str, Any]:
         "source": described["source"],
         **({} if positives is None else {"positives": positives}),
         "render": render if render is None else {**render, "size": size},
+    }
+
+
+def former_recipe(described: Mapping[str, Any]) -> dict[str, Any] | None:
+    """A recipe of format 2 as format 1 said it, by which a run that was begun then goes on; None if it could not."""
+    if described["world"] != WORLD.facts.describe() or described["render"] is None:
+        return None
+    columns = {column["name"]: column for column in described["columns"]}
+    positives = described.get("positives")
+    return {
+        "size": columns[IMAGES]["shape"][0],
+        "codec": columns[IMAGES]["codec"],
+        "passes": [name for name in columns if name in PASSES],
+        "shard_size": described["shard_size"],
+        "source": described["source"],
+        "render": {name: value for name, value in described["render"].items() if name != "size"},
+        "latents": LATENTS,
+        **({} if positives is None else {"positives": positives}),
     }

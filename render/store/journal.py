@@ -25,8 +25,8 @@ KEY, BEGIN, FAIL, ROW = b"K", b"B", b"F", b"R"
 class Journal:
     """The encoded rows of a shard so far, and how often the next row was begun in vain."""
 
-    def __init__(self, path: Path, key: bytes, width: int, channels: int = 3) -> None:
-        """Open or make the journal of `width` columns; what was written under another key is thrown away."""
+    def __init__(self, path: Path, key: bytes, width: int, channels: int = 3, former: bytes = b"") -> None:
+        """Open or make the journal of `width` columns; what was written under neither key is thrown away."""
         self.path, self._sizes = path, struct.Struct(f"<{width}I")
         self._head = struct.Struct(f"<I{2 * channels}q")  # the number of the row, and the sums of its image
         self._file = self._opened()
@@ -35,7 +35,7 @@ class Journal:
         self.begun: dict[bytes, int] = {}
         """Who began the next row how often."""
         self.failure = "its worker died or hung"
-        end = self._recover(key)
+        end = self._recover((key, former))
         os.ftruncate(self._file, end)
         if not end:
             self._append(KEY, key)
@@ -62,7 +62,7 @@ class Journal:
     def __len__(self) -> int:
         return len(self._rows)
 
-    def _recover(self, key: bytes) -> int:
+    def _recover(self, keys: tuple[bytes, bytes]) -> int:
         """Read all whole records; gives the place where they end."""
         place, size = 0, os.fstat(self._file).st_size
         while place + RECORD.size <= size:
@@ -70,7 +70,7 @@ class Journal:
             data = os.pread(self._file, length, place + RECORD.size)
             if len(data) < length or zlib.crc32(kind + data) != checksum or (place == 0) != (kind == KEY):
                 break
-            if kind == KEY and data != key:
+            if kind == KEY and data not in keys:
                 return 0
             self._note(kind, data, place + RECORD.size)
             place += RECORD.size + length
