@@ -250,11 +250,14 @@ def printed(suite: Suite, lines: Sequence[Line]) -> tuple[list[str], list[list[s
     from ident.benchmark.report import tables
 
     columns, rows = tables.columns_of(suite, lines), list[list[str]]()
+    last = dict[str, str]()  # what a column has shown last, of which row
     for line in lines:
         texts = tables.texts(line)
-        for column in columns.values():
-            score = column.cell(suite, line)
+        for name, column in columns.items():
+            score, above = column.cell(suite, line), column.above(line)
             text = score.text + (f" ({score.paper[0]:.2f})" if score.paper else "") if score else ""
-            texts.append(column.above(line) or text)
+            if text and not above:
+                last[name] = f"as {line.label}"
+            texts.append("as above" if above and above == last.get(name) else above or text)
         rows.append(texts)
     return [*tables.COLUMNS, *columns], rows

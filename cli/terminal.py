@@ -15,6 +15,10 @@ if TYPE_CHECKING:
 
 UNBOUNDED = 2**16
 """Columns of a file or a pipe."""
+GAP = 2
+"""Columns between those of a table."""
+WORD = 16
+"""Letters of a word that may be broken, where there is no room: ids of rows are longer."""
 
 
 def printable(text: str) -> str:
@@ -45,10 +49,30 @@ def say_table(heads: Sequence[str], rows: Iterable[Sequence[str | Text]]) -> Non
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=None, show_header=any(heads), pad_edge=False, padding=(0, 2, 0, 0))
-    for head in heads:
-        table.add_column(Text(printable(head)), overflow="fold")
-    for row in rows:
-        table.add_row(*(Text(printable(cell)) if isinstance(cell, str) else cell for cell in row))
     bounded = sys.stdout.isatty() or os.environ.get("COLUMNS", "").isdecimal()
-    Console(width=None if bounded else UNBOUNDED).print(table)
+    console = Console(width=None if bounded else UNBOUNDED)
+    table = Table(box=None, show_header=any(heads), pad_edge=False, padding=(0, GAP, 0, 0))
+    texts = [[Text(printable(cell)) if isinstance(cell, str) else cell for cell in row] for row in (heads, *rows)]
+    columns = [[str(cell) for cell in column] for column in zip(*texts, strict=True)]
+    for head, width in zip(texts[0], widths(columns, console.width - GAP * (len(heads) - 1)), strict=True):
+        table.add_column(head, overflow="fold", width=width)
+    for row in texts[1:]:
+        table.add_row(*row)
+    console.print(table)
+
+
+def widths(columns: Sequence[Sequence[str]], room: int) -> list[int | None]:
+    """How wide columns of a head and cells are: as these, or as there is room for words; None if there is none."""
+    from rich.cells import cell_len
+
+    longest = [max(map(cell_len, column)) for column in columns]
+    words = [
+        max(cell_len(column[0]), min(WORD, max(cell_len(word) for text in column for word in text.split() or [""])))
+        for column in columns
+    ]
+    more = [long - word for long, word in zip(longest, words, strict=True)]
+    spare = room - sum(words)
+    if spare < 0:
+        return [None] * len(columns)
+    share = min(1.0, spare / max(1, sum(more)))
+    return [word + int(extra * share) for word, extra in zip(words, more, strict=True)]
