@@ -209,7 +209,7 @@ def test_what_lies_in_parts_and_is_not_ours_stays(painted: Path, tmp_path: Path,
 def test_a_mark_of_others_deletes_nothing_but_an_export(painted: Path, tmp_path: Path) -> None:
     """Of as many files as it claims, in no time, and only those of its layout."""
     (tmp_path / "out" / "images").mkdir(parents=True)
-    mark = '{"dataset": "", "layout": "3dident", "files": 1000000000000}'
+    mark = '{"dataset": "", "layout": "3dident", "files": [1000000000000]}'
     for name, text in ((".exported", mark), ("images/000000000007.png", "7"), ("images/7.png", "7"), ("a.png", "7")):
         (tmp_path / "out" / name).write_text(text)
     done = typed(*arguments("export mds", painted, tmp_path / "out"), "--force")
