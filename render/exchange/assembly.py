@@ -30,7 +30,7 @@ from ident.render.store.recipe import Imported
 from ident.render.store.shards import Span
 from ident.render.store.storage import Storage
 from ident.render.threads import in_order
-from ident.render.worlds.threedident import WORLD
+from ident.render.worlds.threedident import FACTORS
 
 SHARD_SIZE = 1000
 OPEN = 200  # journals at a time; systems allow a process some 1,000 files
@@ -59,7 +59,7 @@ class Note:
         try:
             noted = json.loads(read(folder / IMPORTED, LARGEST_NOTE))
             records = {int(number): Record(**record) for number, record in noted["records"].items()}
-            latents = int(noted.get("latents", len(WORLD.factors)))
+            latents = int(noted.get("latents", len(FACTORS)))
             return cls(bytes.fromhex(noted["key"]), latents, [*map(int, noted["ends"])], records, noted["made_of"])
         except (OSError, ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError, Failed):
             return None
@@ -217,9 +217,9 @@ class Assembly:
         assert self._column is not None
         manifest = Manifest(
             n=self._ends[-1],
-            shard_size=SHARD_SIZE,
             world=self._layout.world,
             columns={IMAGES: self._column},
+            shard_size=SHARD_SIZE,
             source=self._source.describe(),
             render=None,
             shards={},

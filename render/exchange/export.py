@@ -61,8 +61,8 @@ class Export:
 
     @cached_property
     def layout(self) -> Layout:
-        """The layout by its name, of the dataset's factors."""
-        return replace(LAYOUTS[self.name], factors=self.data.factors)
+        """The layout by its name, of the dataset's world."""
+        return replace(LAYOUTS[self.name], world=self.data.manifest.world)
 
     @property
     def rows(self) -> int:
@@ -92,6 +92,12 @@ class Export:
 
     def run(self, *, force: bool, tell: Tell) -> None:
         """Write what is not there, and read all of it; the files get their names when all of them are whole."""
+        height, width, channels = self.data.shape
+        if height != width or channels != 3:
+            raise Impossible(
+                f"{self.data.storage}: its images are {height} x {width} of {channels} channels; only squares of red, "
+                "green and blue can be exported"
+            )
         make_folder(self.folder)
         with lock(self.folder / LOCK, f"{self.folder}: another run is writing there"):
             self._check_target(force=force)

@@ -17,20 +17,19 @@ from ident.render.errors import Failed
 from ident.render.exchange.layouts.files import read_latents
 from ident.render.exchange.layouts.trees import Tree
 from ident.render.store.files import npy
-from ident.render.worlds.factors import Category, Factor
-from ident.render.worlds.threedident import WORLD
-from ident.render.worlds.world import World, WorldFacts
+from ident.render.worlds import Category, Factor, World, WorldFacts
+from ident.render.worlds.threedident import FACTORS, WORLD
 
 CLASSES = ("teapot", "hare", "dragon", "cow", "armadillo", "horse", "head")
 CLASS = Factor("class", Category(CLASSES), meaning="which object there is")
-FACTORS = (*WORLD.factors, CLASS)
+FACTS = World("causal3dident", (*FACTORS, CLASS)).facts
 
 
 @dataclass(frozen=True)
 class Causal3DIdent(Tree):
     """A folder of images an object class."""
 
-    factors: tuple[Factor, ...] = WORLD.factors
+    world: WorldFacts = FACTS
 
     meaning = "raw_latents_0.npy, latents_0.npy, images_0/00000.png"
     pattern = re.compile(
@@ -42,11 +41,6 @@ class Causal3DIdent(Tree):
     def last(self) -> tuple[str, ...]:  # type: ignore[override]
         """The latents of all classes."""
         return tuple(name for part in range(len(CLASSES)) for name in self.latents_of(part))
-
-    @property
-    def world(self) -> WorldFacts:
-        """Of a class and the ten latents, or of these alone."""
-        return super().world if self.column is None else World("causal3dident", self.factors).facts
 
     @property
     def column(self) -> int | None:
@@ -77,6 +71,4 @@ class Causal3DIdent(Tree):
     def latents_in(self, part: int, file: IO[bytes], what: str) -> Float32s:
         """The raw latents (n, 11) of a class, of its file (n, 10)."""
         raw = read_latents(file, what, WORLD.factors)
-        if self.column is None:
-            return raw
         return np.column_stack([raw, np.full(len(raw), part, np.float32)])

@@ -22,11 +22,11 @@ import numpy as np
 
 from ident.render.aliases import Array, Float32s
 from ident.render.errors import Failed, Impossible
-from ident.render.store.files import content, read_npy
+from ident.render.store.files import LARGEST_LATENTS, content, read_npy
 from ident.render.worlds.factors import Factor, check_raw
 
 CHUNK = 2**20
-LARGEST_IMAGE, LARGEST_JSON, LARGEST_LATENTS = 2**26, 2**24, 2**30  # bytes
+LARGEST_IMAGE, LARGEST_JSON = 2**26, 2**24  # bytes
 LARGEST_HEADER, LARGEST_DECODER = 2**16, 2**28
 """Bytes of a header in an archive with all that belongs to it, and of memory that xz may take: at its best, 2**26."""
 

@@ -15,9 +15,8 @@ from ident.render.aliases import Float32s, Float64s, Int64s
 from ident.render.errors import Impossible
 from ident.render.exchange.layouts.files import File
 from ident.render.store.manifest import Manifest
-from ident.render.worlds.factors import Factor
+from ident.render.worlds import Factor, WorldFacts
 from ident.render.worlds.threedident import WORLD
-from ident.render.worlds.world import WorldFacts
 
 
 @dataclass(frozen=True)
@@ -70,8 +69,8 @@ class Written:
 class Layout(ABC):
     """A layout: how its files are named, written and read."""
 
-    factors: tuple[Factor, ...] = WORLD.factors
-    """The columns of raw latents: by themselves those of the files that others have made."""
+    world: WorldFacts = WORLD.facts
+    """What the images show: by itself what those show that others have made."""
 
     meaning = ""
     pattern = re.compile("")
@@ -84,9 +83,9 @@ class Layout(ABC):
     """Whether there are parts 0 to 2 where there is a part 3."""
 
     @property
-    def world(self) -> WorldFacts:
-        """What the datasets of this layout are of."""
-        return WORLD.facts
+    def factors(self) -> tuple[Factor, ...]:
+        """The columns of the raw latents."""
+        return self.world.factors
 
     @abstractmethod
     def path(self, number: int, count: int, part: int = 0) -> str:
