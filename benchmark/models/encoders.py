@@ -143,6 +143,11 @@ def encoder(dim: int, space: str, side: float = 1.0, network: str = "mlp") -> nn
     return nn.Sequential(ENCODERS.load(network)(dim), OUTPUTS[space](dim, side))
 
 
+def for_images(encoder: nn.Sequential, moments: tuple[Sequence[float], Sequence[float]]) -> nn.Sequential:
+    """An encoder of images of 0 to 255 whose channels have this mean and standard deviation, from 0 to 1."""
+    return nn.Sequential(Pixels(*moments), encoder.to(memory_format=torch.channels_last))
+
+
 def whitened(encoder: nn.Sequential, x: Tensor) -> nn.Sequential:
     """An encoder that sees observations as those of a sample (n, dim) whitened, and begins with outputs that are.
 

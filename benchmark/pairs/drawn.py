@@ -51,7 +51,7 @@ class Drawn:
         self.conditionals = [distributions.parse(text, scale) for text in conditionals]
         self.hard = distributions.parse(hard, scale) if hard else None
         self.curriculum = Curriculum(spread, region, parts, lasts)
-        if not source.mixes:
+        if not source.encoded:
             self.curriculum = Curriculum()
         elif not (isinstance(source.space, Box) and isinstance(source.marginal, Uniform)):
             self.curriculum = Curriculum(spread, lasts=lasts)

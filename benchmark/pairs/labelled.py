@@ -7,6 +7,7 @@ from typing import Any
 
 from ident.benchmark.pairs.batch import Batch
 from ident.benchmark.sources.source import Source
+from ident.benchmark.training import distributed
 
 
 class Labelled:
@@ -21,4 +22,5 @@ class Labelled:
 
     def batch(self, number: int, size: int) -> Batch:
         """Batch `number`."""
-        return self.source.labelled(number, size)
+        observations, factors = self.source.labelled(number, size, distributed.share(size))
+        return Batch(observations, factors=factors)

@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from ident.benchmark.pairs.batch import Batch
+from ident.benchmark.pairs.batch import Batch, PositivePairs
 from ident.benchmark.registry import Argument
 from ident.benchmark.sources.dataset import Images
+from ident.benchmark.training import distributed
 from ident.benchmark.training.seeds import Stream, stream
 from ident.render.errors import Failed
 
@@ -39,4 +40,5 @@ class Own:
         for indices in (anchors, positives):
             if indices.shape != (size,) or indices.dtype.kind not in "iu" or not (indices < len(self.source)).all():
                 raise Failed(f"{self.name}: gave {indices.dtype} {indices.shape}, of {len(self.source)} images {size}")
-        return self.source.paired(anchors.astype(np.int64), positives.astype(np.int64))
+        indices = np.concatenate([anchors, positives]).astype(np.int64)[distributed.share(2 * size)]
+        return Batch(self.source.images(indices), (PositivePairs(slice(size), slice(size, 2 * size)),))

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from io import BytesIO
 
 import numpy as np
 import torch
 from PIL import Image
-from torch import Tensor, nn
+from torch import Tensor
 
 from ident.benchmark.latents.spaces import Box
-from ident.benchmark.models import encoders
-from ident.benchmark.pairs.batch import Batch, PositivePairs
 from ident.benchmark.sources.data import Data
-from ident.benchmark.training import distributed
 from ident.benchmark.training.seeds import Stream, generator_of
 from ident.render.aliases import Array, Float32s, Int64s
 from ident.render.errors import Impossible
@@ -33,6 +30,7 @@ class Images:
 
     splits = ("test", "train")
     ahead = AHEAD
+    encoded = True
 
     def __init__(self, *, seed: int, data: Mapping[str, Data]) -> None:
         self.seed = seed
@@ -63,16 +61,10 @@ class Images:
         generator = generator_of(self.seed, Stream.BATCHES, number)
         return torch.randint(len(self), (n,), generator=generator).numpy()
 
-    def labelled(self, number: int, size: int) -> Batch:
-        """The share that this process has of batch `number` of images with their factors."""
-        indices = self.drawn(number, self.checked(size))[distributed.share(size)]
-        return Batch(self.images(indices), factors=torch.from_numpy(self.latents[indices]))
-
-    def paired(self, anchors: Int64s, positives: Int64s) -> Batch:
-        """The share that this process has of a batch of images and a positive for each, both by index."""
-        size = self.checked(len(anchors))
-        indices = np.concatenate([anchors, positives])[distributed.share(2 * size)]
-        return Batch(self.images(indices), (PositivePairs(slice(size), slice(size, 2 * size)),))
+    def labelled(self, number: int, size: int, share: slice) -> tuple[Tensor, Tensor]:
+        """A share of batch `number` of images, and their factors (n, dim)."""
+        indices = self.drawn(number, self.checked(size))[share]
+        return self.images(indices), torch.from_numpy(self.latents[indices])
 
     def checked(self, size: int) -> int:
         """A batch size, if there are as many images."""
@@ -88,16 +80,14 @@ class Images:
         decoded = in_order(lambda part: as_tensor(data.images(part)), parts, ahead=AHEAD)
         return torch.from_numpy(data.latents[indices]), (images for _, images in decoded)
 
-    def fit(self, encoder: nn.Sequential, *, whiten: bool) -> nn.Sequential:
-        """The encoder of images whose channels have mean zero and variance one."""
-        if whiten:
-            raise Impossible("whiten: is for mixed latents; leave it out of the tier")
-        return self.untrained(encoder)
+    @property
+    def moments(self) -> tuple[Sequence[float], Sequence[float]]:
+        """Mean and standard deviation of each channel from 0 to 1."""
+        return self.train.manifest.moments()
 
-    def untrained(self, encoder: nn.Sequential) -> nn.Sequential:
-        """The encoder as it begins."""
-        pixels = encoders.Pixels(*self.train.manifest.moments())
-        return nn.Sequential(pixels, encoder.to(memory_format=torch.channels_last))
+    def measured(self) -> Tensor:
+        """Images are not whitened."""
+        raise Impossible("whiten: is for mixed latents; leave it out of the tier")
 
     def picture(self, representation: Tensor, rows: int = 6, columns: int = 6) -> bytes:
         """A PNG: in each row an image of the test set, then those whose representations (n, k) are nearest."""

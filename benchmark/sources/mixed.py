@@ -9,8 +9,6 @@ from torch import Tensor, nn
 
 from ident.benchmark.latents import distributions, spaces
 from ident.benchmark.latents.spaces import Space
-from ident.benchmark.models import encoders
-from ident.benchmark.pairs.batch import Batch
 from ident.benchmark.sources.mixing import mixing
 from ident.benchmark.training.seeds import Stream, generator_of, stream
 from ident.render.worlds.factors import Factor, Interval
@@ -28,7 +26,9 @@ class Latents:
     """Latents of a marginal, which are their own observations: no encoder is trained on them."""
 
     splits = ("test",)
+    encoded = False
     ahead = 0
+    moments = None
 
     def __init__(self, space: str, marginal: str = "uniform", *, seed: int, device: torch.device = CPU) -> None:
         self.space = spaces.read(space, DIM)
@@ -40,11 +40,6 @@ class Latents:
     def factors(self) -> tuple[Factor, ...]:
         """The coordinates of the space."""
         return tuple(Factor(f"latent {number}", Interval()) for number in range(self.dim))
-
-    @property
-    def mixes(self) -> bool:
-        """Whether an encoder has something to learn."""
-        return not isinstance(self.mixing, nn.Identity)
 
     def generator(self, *number: int) -> torch.Generator:
         """Random numbers of a stream."""
@@ -60,10 +55,10 @@ class Latents:
             observations: Tensor = self.mixing(z)
         return observations
 
-    def labelled(self, number: int, size: int) -> Batch:
-        """Batch `number` of observations with their latents."""
-        z = self.draw(size, self.generator(Stream.BATCHES, number))
-        return Batch(self.observe(z), factors=z)
+    def labelled(self, number: int, size: int, share: slice) -> tuple[Tensor, Tensor]:
+        """A share of batch `number` of observations, and their latents (n, dim)."""
+        z = self.draw(size, self.generator(Stream.BATCHES, number))[share]
+        return self.observe(z), z
 
     def samples(self, split: str, n: int) -> tuple[Tensor, Iterator[Tensor]]:
         """Fresh latents (n, dim), and their observations."""
@@ -71,19 +66,9 @@ class Latents:
         z = self.draw(n, self.generator(Stream.SAMPLES))
         return z, iter([self.observe(z)])
 
-    def fit(self, encoder: nn.Sequential, *, whiten: bool) -> nn.Sequential:
-        """The encoder, or nothing where there is nothing to find."""
-        if not self.mixes:
-            return nn.Sequential()
-        return (
-            encoders.whitened(encoder, self.observe(self.draw(MEASURED, self.generator(Stream.MEASURES))))
-            if whiten
-            else encoder
-        )
-
-    def untrained(self, encoder: nn.Sequential) -> nn.Sequential:  # noqa: ARG002
-        """The observations themselves."""
-        return nn.Sequential()
+    def measured(self) -> Tensor:
+        """Observations (MEASURED, dim)."""
+        return self.observe(self.draw(MEASURED, self.generator(Stream.MEASURES)))
 
     def picture(self, representation: Tensor) -> None:  # noqa: ARG002
         """Latents cannot be seen."""
@@ -92,6 +77,8 @@ class Latents:
 
 class Mixed(Latents):
     """Latents, mixed by a network that follows from the seed alone."""
+
+    encoded = True
 
     def __init__(self, space: str, marginal: str = "uniform", *, seed: int, device: torch.device = CPU) -> None:
         super().__init__(space, marginal, seed=seed, device=device)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Protocol
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from ident.benchmark.latents.spaces import Space
-from ident.benchmark.pairs.batch import Batch
 from ident.render.worlds.factors import Factor
 
 
@@ -19,28 +18,29 @@ class Source(Protocol):
     """How many factors there are."""
     space: Space
     """Where they live."""
+    splits: tuple[str, ...]
+    """Of what scores are taken; `test` is among them."""
+    ahead: int
+    """How many batches threads draw before they are asked for; 0 where drawing takes no time."""
+    encoded: bool
+    """Whether an encoder has something to find: observations are not the factors themselves."""
 
     @property
     def factors(self) -> tuple[Factor, ...]:
         """What each of them is."""
 
-    splits: tuple[str, ...]
-    """Of what scores are taken; `test` is among them."""
-
-    ahead: int
-    """How many batches threads draw before they are asked for; 0 where drawing takes no time."""
-
-    def labelled(self, number: int, size: int) -> Batch:
-        """Batch `number` of observations with their factors."""
+    def labelled(self, number: int, size: int, share: slice) -> tuple[Tensor, Tensor]:
+        """A share of batch `number` of `size` observations, and their factors (n, dim)."""
 
     def samples(self, split: str, n: int) -> tuple[Tensor, Iterator[Tensor]]:
         """Factors (n, dim) of a split, or of all that it has, and what they look like: some at a time."""
 
-    def fit(self, encoder: nn.Sequential, *, whiten: bool) -> nn.Sequential:
-        """An encoder with what its input takes before it: normalised as this source's observations need."""
+    @property
+    def moments(self) -> tuple[Sequence[float], Sequence[float]] | None:
+        """Mean and standard deviation of each channel from 0 to 1, of images."""
 
-    def untrained(self, encoder: nn.Sequential) -> nn.Sequential:
-        """What the scores without any training are of: the encoder as it begins, or the observations themselves."""
+    def measured(self) -> Tensor:
+        """Observations (n, k) by which others are whitened."""
 
     def picture(self, representation: Tensor) -> bytes | None:
         """A PNG of what lies near in the representation (n, k) of the first test samples, if that can be seen."""

@@ -74,6 +74,15 @@ def check(runs: Sequence[Run]) -> None:
         objective_of(run, source.dim)
 
 
+def fitted(encoder: nn.Sequential, source: Source, *, whiten: bool, trained: bool) -> nn.Sequential:
+    """An encoder that sees a source's observations normalised; of latents that none is trained on, none."""
+    if source.moments is not None:
+        return encoders.for_images(encoder, source.moments)
+    if not (source.encoded and trained):
+        return nn.Sequential()
+    return encoders.whitened(encoder, source.measured()) if whiten else encoder
+
+
 class RowTask:
     """The task of a run. Its batches follow from the source, the seed and their number."""
 
@@ -85,12 +94,11 @@ class RowTask:
         with seeded(stream(run.seed, Stream.ENCODER)):
             encoder = encoders.encoder(self.source.dim, run.row.space, run.side, model.encoder)
         encoder.to(self.device)
-        if run.kind == "identity":
-            self.encoder, self.objective = self.source.untrained(encoder), Objective()
-        else:
-            self.encoder = self.source.fit(encoder, whiten=model.whiten)
+        self.objective = Objective()
+        if run.kind != "identity":
             self.objective = objective_of(run, self.source.dim)
             self.pairs = pairs_of(run, self.source)
+        self.encoder = fitted(encoder, self.source, whiten=model.whiten, trained=run.kind != "identity")
         distributed.with_shared_norms(self.encoder)
         if model.compile:
             self.encoder.compile()

@@ -101,7 +101,7 @@ def test_nor_does_the_module_as_a_command(typed: Typed, stranger: Path) -> None:
     assert typed(sys.executable, "-m", "ident.cli", "info", ".").returncode == 0
 
 
-LAUNCH = "from ident.benchmark.suites import bench; bench.launch(2, ['-m', 'ident.cli', '--version'])"
+LAUNCH = "from ident.benchmark.suites import runner; runner.launch(2, ['-m', 'ident.cli', '--version'])"
 
 
 def test_nor_do_processes_that_share_each_batch_which_leave_nothing(

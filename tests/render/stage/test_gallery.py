@@ -174,7 +174,7 @@ LONG = """
 import os, sys
 from pathlib import Path
 from ident.render.stage import gallery
-from ident.render.worlds import latents
+from ident.render.worlds.threedident import WORLD
 from ident.render.blender.settings import Settings, plain
 if __name__ == "__main__":
     raw = WORLD.draw(seed=0, split="test", start=0, n=2)
