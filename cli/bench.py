@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
-from dataclasses import replace
-from functools import partial
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,21 +13,17 @@ from ident.benchmark.suites import data as datasets
 from ident.benchmark.suites import suite as suites
 from ident.benchmark.suites.rows import KINDS
 from ident.benchmark.suites.suite import Suite
-from ident.cli.options import one_place, own
+from ident.cli.options import as_options, one_place, own
 from ident.cli.progress import duration, plural, progress
 from ident.cli.terminal import say, say_json, say_table, warn
 from ident.render.errors import Impossible
-from ident.render.store.files import LOCK, check_folder, lock, make_inside
+from ident.render.store.files import check_folder, make_inside
 
 if TYPE_CHECKING:
     from ident.benchmark.report.tables import Line
-    from ident.benchmark.sources.data import Data
     from ident.benchmark.suites.results import Result
-    from ident.benchmark.suites.runner import Tell
+    from ident.benchmark.suites.runner import Watch
     from ident.benchmark.suites.runs import Run
-
-    Train = Callable[..., Iterator[tuple[Run, Result | None]]]
-
 
 EPILOG = """\b
 Examples:
@@ -123,73 +116,55 @@ def bench(
 
     # Here, as PyTorch takes seconds.
     from ident.benchmark import report
-    from ident.benchmark.latents import distributions
     from ident.benchmark.report import tables
-    from ident.benchmark.suites import runner as work
+    from ident.benchmark.suites.bench import Where, prepare
     from ident.benchmark.suites.rows import with_objective
-    from ident.benchmark.suites.runs import of_tier, runs_of
-    from ident.benchmark.suites.task import check
+    from ident.benchmark.suites.runs import runs_of
     from ident.benchmark.suites.tiers import load_tier
     from ident.benchmark.training import distributed
     from ident.render import plugins
 
-    tier = load_tier(tier_name, stored=suite.stored, encoder=encoder, trust=trust)
-    wanted = {name: text for name, text in filters.items() if text is not None}
-    rows = suites.select(suite, wanted, ids)
-    chosen = tuple(kind for kind in KINDS if not kinds or kind in kinds)
     if trust:
         plugins.look_here()
+    tier = load_tier(tier_name, stored=suite.stored, encoder=encoder, trust=trust)
+    rows = suites.select(suite, {name: text for name, text in filters.items() if text is not None}, ids)
+    chosen = tuple(kind for kind in KINDS if not kinds or kind in kinds)
     if loss is not None:
         if set(kinds) - {"unsupervised"}:
             raise Impossible(f"--kind {', '.join(kinds)}: --loss is of unsupervised runs; leave out --kind")
         rows, chosen = with_objective(rows, loss), ("unsupervised",)
-    if device not in ("auto", "cuda") and (gpus or ((parallel or ray_address) and device != "cpu")):
-        raise Impossible(
-            f"--device {device}: --gpus, --parallel and --ray-address choose GPUs themselves; leave it out"
-        )
-    if (gpus or distributed.launched()) and (parallel or ray_address):
-        raise Impossible("--gpus shares each batch, --parallel has a run on each GPU: give one of them")
-    runs = runs_of(suite, rows, chosen, seeds, tier)
-    if gpus:
-        work.check_gpus(gpus, suite, runs)
-    device = work.device_of(device, ray_address)
-    found: dict[str, Data] = {}
-    if suite.stored:
-        places = datasets.places(data, test_data, tier.name if render else "")
-        if render and not distributed.launched():
-            for split, place in places.items():
-                with progress(f"rendering {split}") as done:
-                    datasets.render(split, place, tier, ray_address, lambda far: done(far.done, far.total))
-        found = datasets.find(places)
-        if not distributed.rank() and (larger := datasets.larger(found["train"], tier)):
-            say(larger, err=True)
-        runs = [replace(run, data=found) for run in runs]
-        meant = sorted({str(distributions.parse(text, tier.scale)) for text in work.without_scale(runs)})
-        if meant and not distributed.rank():
-            say(f"tier {tier.name}: its scale is {tier.scale:g}, rows have {', '.join(meant)}", err=True)
-    elif data or test_data or render:
+    with as_options("device", "gpus", "kind"):
+        where = Where(device, gpus or 0, parallel, ray_address)
+        runs = runs_of(suite, rows, chosen, seeds, tier)
+    places = datasets.places(data, test_data, tier.name if render else "") if suite.stored else {}
+    if (data or test_data or render) and not places:
         raise Impossible(f"--suite {suite.name}: has no images; leave out --data, --test-data and --render")
-    check(runs)
-    folder = out / suite.folder / tier.name
-    if gpus and not distributed.launched():
-        if not force:
-            work.left_of(suite, runs, folder, force=False)  # which says what is impossible in one line
-        work.launch(gpus, ["-m", "ident.cli", *sys.argv[1:]])
-    train = partial(work.by_ray, address=ray_address) if parallel or ray_address else work.here
-    with distributed.joined(device) as device:
-        first = distributed.rank() == 0
-        make_inside(out, suite.folder, tier.name)
-        with lock(folder / LOCK, f"{folder}: somebody works there") if first else nullcontext():
-            left = work.left_of(suite, runs, folder, force=force)
-            if first and len(left) < len(runs):
-                say(f"{plural(len(runs) - len(left), 'run')} of {len(runs)} done before", err=True)
-            train_left(suite, left, folder, partial(train, device=device))
-            if not first:  # of those that share each batch, who alone writes
-                return
-            there = of_tier(suite, tier, folder, found, warn)
-            lines = tables.lines_of(suite, there)
-            into = make_inside(out, suite.name, tier.name)
-            files = report.write(suite, lines, into)
+    if render and not distributed.launched():
+        for split, place in places.items():
+            with progress(f"rendering {split}") as done:
+                datasets.render(split, place, tier, ray_address, lambda far: done(far.done, far.total))
+    with as_options("device", "gpus"):
+        bench = prepare(suite, tier, runs, where, out, places, warn)
+    bench.launch(force=force)
+
+    @contextmanager
+    def telling(left: Sequence[Run]) -> Iterator[Watch]:
+        if len(left) < len(runs):
+            say(f"{plural(len(runs) - len(left), 'run')} of {len(runs)} done before", err=True)
+        with watching(suite.name, suite.metrics[0], left) as watch:
+            yield watch
+
+    def tell_done(run: Run, result: Result) -> None:
+        scores = result.scores[suite.split]
+        texts = [f"{name} {100 * scores[name].value:.2f}" for name in suite.metrics]
+        say(f"{labelled(suite, run)}: {', '.join(texts)}, {duration(result.seconds)}", err=True)
+
+    results = bench.results(telling, tell_done, warn, force=force)
+    if results is None:  # of processes that share each batch the first writes
+        return
+    lines = tables.lines_of(suite, results)
+    into = make_inside(out, suite.name, tier.name)
+    files = report.write(suite, lines, into)
     shown = [line for line in lines if line.row.id in {row.id for row in rows}]
     if as_json:
         said: dict[str, Any] = {"suite": suite.name, "tier": tier.name, "metrics": suite.metrics}
@@ -203,38 +178,21 @@ def bench(
     say("\n" + click.wrap_text(f"{into}: {', '.join(path.name for path in files)}", 80))
 
 
-def train_left(suite: Suite, left: Sequence[Run], folder: Path, train: Train) -> None:
-    """Train what is left; of processes that share each batch the first tells how far it is."""
-    from ident.benchmark.training import distributed
-
-    first = distributed.rank() == 0
-    with telling(suite.name, suite.metrics[0], left) if first else nullcontext(lambda *_: None) as tell:
-        for run, result in train(left, folder, tell=tell):
-            if result:  # of those that share each batch the first has it
-                tell(run, steps_of(run), {})
-                scores = result.scores[suite.split]
-                texts = [f"{name} {100 * scores[name].value:.2f}" for name in suite.metrics]
-                say(f"{labelled(suite, run)}: {', '.join(texts)}, {duration(result.seconds)}", err=True)
-
-
 def labelled(suite: Suite, run: Run) -> str:
     """The name of a run, and how many rows share it."""
     sharing = len(suite.sharing(run.row, run.kind))
     return f"{run.name}, shared by {sharing} rows" if sharing > 1 else run.name
 
 
-def steps_of(run: Run) -> int:
-    """What there is to do for a run, as progress counts it."""
-    return run.training.steps if run.kind != "identity" else 1
-
-
 @contextmanager
-def telling(suite: str, metric: str, left: Sequence[Run]) -> Iterator[Tell]:
-    """Gives a function to tell how far a run is, which shows how far all are."""
+def watching(suite: str, metric: str, left: Sequence[Run]) -> Iterator[Watch]:
+    """Gives a function that is told how far a run is, and shows how far all are."""
+    from ident.benchmark.suites.runner import steps_of
+
     far, total = dict.fromkeys((run.name for run in left), 0), sum(map(steps_of, left))
     with progress(suite) as done:
 
-        def tell(run: Run, step: int, last: dict[str, float]) -> None:
+        def watch(run: Run, step: int, last: dict[str, float]) -> None:
             far[run.name] = step
             score = f", {metric} {100 * last[metric]:.1f}" if metric in last else ""
             note = f"{run.name}: loss {last['loss']:.3f}{score}" if "loss" in last else run.name
@@ -242,7 +200,7 @@ def telling(suite: str, metric: str, left: Sequence[Run]) -> Iterator[Tell]:
 
         if left:
             done(0, total)
-        yield tell
+        yield watch
 
 
 def printed(suite: Suite, lines: Sequence[Line]) -> tuple[list[str], list[list[str]]]:

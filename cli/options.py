@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import click
 
 from ident.render import plugins, worlds
@@ -51,3 +54,14 @@ world = click.option(
 def parse_passes(_: click.Context, __: click.Parameter, value: str) -> tuple[str, ...]:
     """Names between commas."""
     return tuple(name.strip() for name in value.split(",") if name.strip())
+
+
+@contextmanager
+def as_options(*names: str) -> Iterator[None]:
+    """Let errors that begin with the name of an option begin with the option."""
+    try:
+        yield
+    except Impossible as error:
+        if str(error).partition(" ")[0] in names:
+            raise Impossible(f"--{error}") from error
+        raise

@@ -38,7 +38,7 @@ MADE = re.compile(
 EVENTS = re.compile(r"events\.out\.tfevents\..+")
 """The names of a run's files, and of those that TensorBoard's writer makes."""
 
-Tell = Callable[[Run, int, dict[str, float]], object]
+Watch = Callable[[Run, int, dict[str, float]], object]
 """Is told of a run how many steps are done, and the last loss and scores."""
 
 
@@ -157,19 +157,24 @@ def devices() -> tuple[str, ...]:
     )
 
 
+def steps_of(run: Run) -> int:
+    """What there is to do for a run, as progress counts it."""
+    return run.training.steps if run.kind != "identity" else 1
+
+
 def check_gpus(gpus: int, suite: Suite, runs: Sequence[Run]) -> None:
     """Refuse to share batches among more GPUs than there are, or that do not divide, or that are not of images."""
     there = torch.cuda.device_count()
     if gpus > there:
-        raise Impossible(f"--gpus {gpus}: PyTorch sees {there} here; give fewer, or none for the CPU")
+        raise Impossible(f"gpus {gpus}: PyTorch sees {there} here; give fewer, or none for the CPU")
     if not suite.stored:
         raise Impossible(
-            f"--gpus: shares batches of images, {suite.name} has none; give --parallel, a GPU for each run"
+            f"gpus {gpus}: share batches of images, {suite.name} has none; give --parallel, a GPU for each run"
         )
     sizes = {run.training.batch_size for run in runs if run.kind != "identity"}
     uneven = sorted(size for size in sizes if size % gpus)
     if uneven:
-        raise Impossible(f"--gpus {gpus}: does not divide batch_size {uneven[0]}; give another number")
+        raise Impossible(f"gpus {gpus}: does not divide batch_size {uneven[0]}; give another number")
 
 
 def launch(gpus: int, command: Sequence[str]) -> NoReturn:
@@ -215,14 +220,14 @@ def forget(runs: Sequence[Run], folder: Path) -> None:
             raise Failed(f"{place}: cannot be deleted ({error.strerror})") from error
 
 
-def here(runs: Sequence[Run], folder: Path, device: str, tell: Tell) -> Iterator[tuple[Run, Result | None]]:
+def here(runs: Sequence[Run], folder: Path, device: str, tell: Watch) -> Iterator[tuple[Run, Result | None]]:
     """Do runs one after the other, in this process."""
     for run in runs:
         yield run, perform(run, folder, device, lambda step, last, run=run: tell(run, step, last))  # type: ignore[misc]
 
 
 def by_ray(
-    runs: Sequence[Run], folder: Path, device: str, tell: Tell, address: str | None
+    runs: Sequence[Run], folder: Path, device: str, tell: Watch, address: str | None
 ) -> Iterator[tuple[Run, Result | None]]:
     """Do runs as Ray tasks, on this machine or on the cluster at an address: a core each, or a GPU."""
     if not runs:
