@@ -11,8 +11,10 @@ from typing import Any
 
 from ident.benchmark.metrics import METRICS, Score
 from ident.benchmark.metrics.registry import known
+from ident.benchmark.registry import read_slot
 from ident.benchmark.suites.rows import MOST_FACTORS, Row
 from ident.benchmark.suites.suite import NAME, SPLITS, Suite, load_suite, names
+from ident.render import plugins
 from ident.render.errors import Failed, Impossible
 from ident.render.store.files import read
 
@@ -223,6 +225,8 @@ def check_recipe(content: Mapping[str, Any], row: Row) -> None:
     check_depth(recipe)
     if not isinstance(recipe, dict) or not all(is_name(recipe.get(name, "")) for name in ("objective", "encoder")):
         raise ValueError("its recipe is none")
+    if plugins.is_one(recipe.get("objective", "")):
+        read_slot(recipe["objective"])
     setting = json.loads(json.dumps(row.setting(content["kind"])))
     for name in set(setting) - {"objective"}:  # which may be the user's
         if recipe[name] != setting[name]:

@@ -134,7 +134,9 @@ class Row:
     @property
     def model(self) -> str:
         """What is assumed, in words."""
-        return f"{self.space}, {self.objective}"
+        how = [self.objective.name] if self.objective.name != "infonce" else []
+        how += [name for name, value in self.objective.keywords if value]
+        return ", ".join([self.space, *map(written, self.objective.arguments), *how])
 
     @property
     def stored(self) -> bool:

@@ -161,8 +161,8 @@ def test_table_5_is_beside_table_4(results: Path) -> None:
 
 
 KEYS = {
-    "results", "suite", "tier", "row", "own", "kind", "seed", "latent_space", "marginal", "conditional", "dim",
-    "model_space", "model", "loss", "matches", "encoder", "split", "seconds", "ident", "paper_r2", "paper_r2_sd",
+    "results", "suite", "tier", "row", "own", "kind", "seed", "source", "pairs", "objective", "space", "matches",
+    "encoder", "split", "seconds", "ident", "paper_r2", "paper_r2_sd",
 }  # fmt: skip
 
 
@@ -201,19 +201,24 @@ def changed(path: Path, **changes: Any) -> None:
     path.write_text(json.dumps(json.loads(path.read_text()) | changes))
 
 
+def recipe_in(path: Path) -> dict[str, Any]:
+    recipe: dict[str, Any] = json.loads(json.loads(path.read_text())["recipe"])
+    return recipe
+
+
 def test_texts_of_results_are_escaped(results: Path) -> None:
     tier = results / "table1" / "quick"
     shutil.copytree(tier / "sphere-laplace-vmf-unsupervised-seed0", tier / "sphere-laplace-vmf-mine-unsupervised-seed0")
     path = tier / "sphere-laplace-vmf-mine-unsupervised-seed0" / "result.json"
     result = json.loads(path.read_text())
-    recipe = json.dumps(json.loads(result["recipe"]) | {SCRIPT: SCRIPT, "loss": SCRIPT})
+    recipe = json.dumps(json.loads(result["recipe"]) | {SCRIPT: SCRIPT, "objective": SCRIPT})
     changed(path, own=SCRIPT, machine={"ident": SCRIPT, SCRIPT: [SCRIPT]}, recipe=recipe, data={SCRIPT: "\ud800"})
     text, said = written(results / "table1")
     assert text.count("<script") == 1  # ours
     assert "&lt;script&gt;alert(&#39;x&#39;)" in text
     assert [one["own"] for one in said["results"]].count(SCRIPT) == 1
     mine = next(one for one in said["results"] if one["own"])
-    assert (mine["paper_r2"], mine["loss"]) == (None, SCRIPT)
+    assert (mine["paper_r2"], mine["objective"]) == (None, SCRIPT)
 
 
 @pytest.mark.parametrize(
@@ -254,9 +259,10 @@ def test_texts_of_results_are_escaped(results: Path) -> None:
         lambda path: changed(path, machine={"ident": nested(11)}),
         lambda path: changed(path, machine=["ident"]),
         lambda path: changed(path, data={"a": nested(900)}),
-        lambda path: changed(path, recipe=json.dumps({"loss": nested(20)})),
-        lambda path: changed(path, recipe=json.dumps({"loss": ["a:b"]})),
-        lambda path: changed(path, recipe=json.dumps({"loss": "a:\x1b[2J"})),
+        lambda path: changed(path, recipe=json.dumps({"objective": nested(20)})),
+        lambda path: changed(path, recipe=json.dumps({"objective": ["a:b"]})),
+        lambda path: changed(path, recipe=json.dumps({"objective": "a:\x1b[2J"})),
+        lambda path: changed(path, recipe=json.dumps(recipe_in(path) | {"objective": "a:b("})),
         lambda path: changed(path, own="\x1b]0;owned\x07"),
         lambda path: changed(path, own="x" * 1000),
         lambda path: changed(path, history=[{"step": 10**30, "loss": 1.0, "r2": 0.5, "mcc": 0.5}]),
