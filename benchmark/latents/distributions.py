@@ -213,12 +213,12 @@ def parse(text: str, scale: float | None = None, *, own: bool = False) -> Distri
     With `own` it may be one of the user's, module:name(...), of a class of distributions or a function that gives one.
     That is for texts that the user has typed, not for what came with data.
     """
-    found = notation.parse(text, DISTRIBUTIONS, "distribution", {} if scale is None else {"scale": scale}, own=own)
-    if len(found) > 1:
+    factors = notation.parse(text, DISTRIBUTIONS, "distribution", {} if scale is None else {"scale": scale}, own=own)
+    if len(factors) > 1:
         raise Impossible(f"distribution {text!r}: give one; a product of spaces takes it on each factor")
     if plugins.is_one(text):
-        check_own(found[0], text)
-    return found[0]
+        check_own(factors[0], text)
+    return factors[0]
 
 
 def typed(text: str) -> Distribution:

@@ -37,8 +37,8 @@ class ForMetricLearning(nn.Module):
         first, second = alike.nonzero(as_tuple=True)
         if not len(first):  # no label twice: nothing to learn
             return 0 * embeddings.sum()
-        found: Tensor = self.loss(embeddings[first], others[second], others, names=(labels[first], names))
-        return found
+        loss: Tensor = self.loss(embeddings[first], others[second], others, names=(labels[first], names))
+        return loss
 
 
 class ForCEBRA(nn.Module):

@@ -95,8 +95,8 @@ def log_partition(
     if more is None:
         more = anchor.new_full((len(anchor),), -math.inf)
     with torch.autocast(anchor.device.type, enabled=False):
-        found: Tensor = _LogPartition.apply(anchor, points, more, names, similarity, temperature)
-    return found
+        partition: Tensor = _LogPartition.apply(anchor, points, more, names, similarity, temperature)
+    return partition
 
 
 def info_nce(

@@ -168,7 +168,7 @@ def named(similarity: Similarity | str) -> Similarity:
 
 def parse(text: str) -> Similarity:
     """The similarity of a model as the tables write its conditional: `vmf`, `normal`, `laplace`, `gennorm(3)`."""
-    found = notation.parse(text, SIMILARITIES, "model", {})
-    if len(found) > 1:
+    terms = notation.parse(text, SIMILARITIES, "model", {})
+    if len(terms) > 1:
         raise Impossible(f"model {text!r}: give one")
-    return found[0]
+    return terms[0]

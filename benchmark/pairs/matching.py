@@ -1,4 +1,4 @@
-"""How far the pairs that were found are from those that were wished for, in numbers, words and pictures.
+"""How far realised pairs are from those that were wished for, in numbers, words and pictures.
 
 Shares, standard deviations and the error are those of all pairs; Kolmogorov and Smirnov's distance and the plot, which
 take them sorted, are of the first SAMPLE: the pairs are independent, so that these are like all others.
@@ -120,9 +120,9 @@ def words(matching: Matching, conditional: str, n: int) -> str:
     times = matching.realised_sd / matching.wished_sd
     nearest = f"In {matching.anchor_share:.1%} of the draws the nearest image was the anchor itself"
     rendered = "The positives were rendered for their anchors."
-    found = rendered if matching.rendered else f"{nearest}, and the second nearest was taken."
+    how = rendered if matching.rendered else f"{nearest}, and the second nearest was taken."
     became = f"A wished-for sd of {matching.wished_sd:.3f} became {matching.realised_sd:.3f}"
-    said = f"{found} {became}, {times:.2f} times as much."
+    said = f"{how} {became}, {times:.2f} times as much."
     if matching.rendered or times <= CLOSE:
         return f"{said} The pairs follow {conditional} closely."
     # The error hardly depends on the conditional: it is the distance between neighbours. Variances add up.

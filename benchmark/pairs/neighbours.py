@@ -65,7 +65,7 @@ def chosen(kind: str, n: int) -> str:
 
 
 @dataclass(frozen=True)
-class Found:
+class Nearest:
     """The nearest latents that are not the anchors: their numbers, distances, and how often an anchor was nearer."""
 
     index: Int64s
@@ -90,7 +90,7 @@ class Neighbours:
             return "which this is"
         return f"{faiss.downcast_index(self.index).__class__.__name__} looking as far as {self.width}"
 
-    def nearest(self, wished: Float32s, anchors: Int64s) -> Found:
+    def nearest(self, wished: Float32s, anchors: Int64s) -> Nearest:
         """The nearest latent to each wished-for one (m, d) that is not its anchor (m,)."""
         wished = np.ascontiguousarray(wished, np.float32)
         with self.one_at_a_time:
@@ -102,7 +102,7 @@ class Neighbours:
             far[anchors[row]] = np.inf
             index[row] = far.argmin()
         distance, to_anchor = (np.linalg.norm(wished - self.latents[rows], axis=1) for rows in (index, anchors))
-        return Found(index, distance, to_anchor <= distance)
+        return Nearest(index, distance, to_anchor <= distance)
 
     def look(self, width: int) -> None:
         """Look as far as `width`: where each index takes it."""
@@ -143,9 +143,9 @@ class Neighbours:
         return reached
 
 
-def recall(found: Found, true: Found) -> float:
-    """The share of what was found that is as near as what is true."""
-    return float((found.distance <= true.distance * (1 + 1e-5) + 1e-7).mean())
+def recall(nearest: Nearest, true: Nearest) -> float:
+    """The share of neighbours that are as near as the true ones."""
+    return float((nearest.distance <= true.distance * (1 + 1e-5) + 1e-7).mean())
 
 
 def exact_index(latents: Float32s) -> Any:

@@ -132,10 +132,10 @@ class SharedBatchNorm(_BatchNorm):
         variance = all_reduce(around.square().mean(but_channels)) / world()
         with torch.no_grad():
             count = x.numel() // x.shape[1] * world()
-            for running, found in ((self.running_mean, mean), (self.running_var, variance * count / (count - 1))):
+            for running, current in ((self.running_mean, mean), (self.running_var, variance * count / (count - 1))):
                 assert running is not None
                 assert self.momentum is not None
-                running.lerp_(found.detach(), self.momentum)
+                running.lerp_(current.detach(), self.momentum)
         scale = self.weight * (variance + self.eps).rsqrt()
         normed: Tensor = around * scale.view(channels) + self.bias.view(channels)
         return normed.to(x.dtype)
