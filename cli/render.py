@@ -47,7 +47,9 @@ See also: docs/formats.md, what lies in a dataset; docs/quality.md, what --quali
     help="Both lossless. fast is read 4 times as fast and takes 1.7 times the disk.  [default: compact, if RGB]",
 )
 @click.option("--shard-size", type=int, help="Images in a file.  [default: 16 to 1000, by --n]")
-@click.option("--gpus", type=int, help="Render on this many GPUs, one a worker.  [default: all that there are]")
+@click.option(
+    "--gpus", type=click.IntRange(min=0), help="Render on this many GPUs, one a worker.  [default: all that there are]"
+)
 @click.option("--workers", type=int, help="How many render at once.  [default: one a GPU, or one a core]")
 @click.option("--ray-address", metavar="HOST:PORT", help="Render on this Ray cluster; on one of its nodes: auto.")
 @click.option("--max-failures", type=int, default=10, show_default=True, help="Stop after more lost workers in a row.")

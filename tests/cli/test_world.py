@@ -129,8 +129,8 @@ def test_a_killed_run_goes_on_to_the_same_bytes(ident: Run, start: Start, tmp_pa
     assert not json.loads((tmp_path / "d" / "dataset.json").read_text())["complete"]
     ended = ident(*slow)
     assert ended.returncode == 0, ended.stderr
-    images = [Dataset(tmp_path / name).images(range(40)) for name in ("wanted", "d")]
-    assert np.array_equal(*images)  # type: ignore[arg-type]
+    wanted, images = (Dataset(tmp_path / name).images(range(40)) for name in ("wanted", "d"))
+    assert np.array_equal(images, wanted)
     assert ident("render", "--world", "slow/discs.py:world", *SMALL[2:], "--out", "again").returncode == 0
     assert sums(tmp_path / "d") == sums(tmp_path / "again")
 

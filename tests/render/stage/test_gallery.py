@@ -173,13 +173,13 @@ def test_figures_that_are_too_large_or_no_png(tmp_path: Path) -> None:
 LONG = """
 import os, sys
 from pathlib import Path
+from ident.render.blender.settings import Settings, plain
 from ident.render.stage import gallery
 from ident.render.worlds.threedident import WORLD
-from ident.render.blender.settings import Settings, plain
 if __name__ == "__main__":
     raw = WORLD.draw(seed=0, split="test", start=0, n=2)
     settings = Settings(size=512, quality=plain(60000))
-    gallery.save_all(Path("out"), raw, settings, force=False, done=lambda *_: None)
+    gallery.save_all(Path("out"), gallery.Shots(WORLD, settings, raw), force=False, done=lambda *_: None)
 else:  # an engine's process
     from ident.render.blender.engine import Engine
     image = Engine.image
