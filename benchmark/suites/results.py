@@ -141,12 +141,12 @@ def checked(content: dict[str, Any], suites: Mapping[str, Suite]) -> Result:
         split: {metric: checked_score(metric, score, len(factors)) for metric, score in metrics.items()}
         for split, metrics in content["scores"].items()
     }
+    check_history(content["history"])
     check_scores(content, scores, [suite for suite in suites.values() if suite.folder == content["suite"]])
     if not isinstance(content["learned"], list) or len(content["learned"]) not in (0, learns(row) * len(factors)):
         raise ValueError("it has learned what its row does not")
     if not all(map(is_number, (content["seconds"], *content["learned"]))):
         raise ValueError("its numbers are none")
-    check_history(content["history"])
     check_recipe(content, row)
     data, machine = content["data"], content["machine"]
     if not isinstance(data, dict) or not isinstance(machine, dict) or "ident" not in machine:
@@ -228,8 +228,8 @@ def check_recipe(content: Mapping[str, Any], row: Row) -> None:
     if plugins.is_one(recipe.get("objective", "")):
         read_slot(recipe["objective"])
     setting = json.loads(json.dumps(row.setting(content["kind"])))
-    for name in set(setting) - {"objective"}:  # which may be the user's
-        if recipe[name] != setting[name]:
+    for name in setting:
+        if name != "objective" and recipe[name] != setting[name]:  # which may be the user's
             raise ValueError(f"its {name} is {recipe[name]!r}, that of row {row.id} {setting[name]!r}")
 
 

@@ -88,10 +88,10 @@ class Row:
         for kind, scores in self.paper.items():
             if kind not in KINDS or not isinstance(scores, Mapping) or not all(map(is_score, scores.values())):
                 raise Impossible(f"paper, {kind} {scores!r}: give a kind's mean and sd by each metric")
-        of_training = {item.name for item in fields(Training)}
+        of_training = [item.name for item in fields(Training)]
         for tier in self.tiers:
             self.pairs_in(tier)
-            if wrong := sorted(set(self.training_in(tier)) - of_training):
+            if wrong := sorted(set(self.training_in(tier)) - set(of_training)):
                 raise Impossible(f"tiers, {tier}: nobody knows {', '.join(wrong)}; there are {', '.join(of_training)}")
 
     @property
