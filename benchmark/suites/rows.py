@@ -232,7 +232,7 @@ def agrees(has: str, wanted: str) -> bool:
 def canonical(text: str) -> str:
     """A distribution or space with numbers in one way, without their names: normal(sigma=.050) is normal(0.05)."""
     bare = re.sub(r"\w+=", "", "".join(text.lower().split()))
-    return re.sub(r"(?<![\w.])[\d.]+(e-?\d+)?", lambda digits: number(digits[0]), bare)
+    return re.sub(r"(?<![\w.])[\d.]+(e-?\d+)?", lambda match: number(match[0]), bare)
 
 
 def number(text: str) -> str:
