@@ -15,10 +15,10 @@ from ident.benchmark.report import theory
 @pytest.mark.parametrize("kappa", [0.25, 4.0, 64.0])
 def test_the_mass_moved_on_a_sphere_is_that_of_quadrature(kappa: float) -> None:
     def uniform(cosine: float) -> float:
-        return (1 - cosine**2) ** ((10 - 3) / 2)
+        return float((1 - cosine**2) ** ((10 - 3) / 2))
 
     def apart(cosine: float) -> float:
-        return abs(np.exp(kappa * (cosine - 1)) / total - 1 / whole) * uniform(cosine)
+        return float(abs(np.exp(kappa * (cosine - 1)) / total - 1 / whole)) * uniform(cosine)
 
     whole = integrate.quad(uniform, -1, 1)[0]
     total = integrate.quad(lambda cosine: np.exp(kappa * (cosine - 1)) * uniform(cosine), -1, 1)[0]
