@@ -81,8 +81,6 @@ ROOMS: Mapping[str, Room] = MappingProxyType(
 
 KNOWN: Mapping[tuple[str, str], str] = MappingProxyType(
     {
-        ("render/store/verify.py", "ident.render.stage.cluster"): "A",
-        ("render/store/verify.py", "ident.render.stage.pool"): "A",
         ("render/stage/gallery.py", "PIL"): "A",
         ("benchmark/pairs/matching.py", "ident.render.stage.gallery"): "B",
     }

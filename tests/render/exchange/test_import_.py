@@ -54,10 +54,6 @@ FILES = {
     "train/latents.npy": npy(RAW * 3),
     "readme.txt": b"hello",
 }
-CAUSAL = {
-    **{f"images_{k}/{i:02d}.png": png(WANTED[10 * k + i]) for k in range(2) for i in range(10)},
-    **{f"raw_latents_{k}.npy": npy(RAW[10 * k : 10 * k + 10]) for k in range(2)},
-}
 
 
 def tar(files: dict[str, bytes], mode: str = "w") -> io.BytesIO:
@@ -117,13 +113,6 @@ def test_a_folder(tmp_path: Path) -> None:
         (tmp_path / "in" / name).write_bytes(data)
     bring(TREE.items(files_below(tmp_path / "in"), "in"), tmp_path / "d")
     assert np.array_equal(Dataset(tmp_path / "d").images(range(N)), WANTED)
-
-
-def test_parts_follow_each_other(tmp_path: Path) -> None:
-    found = LAYOUTS["causal3dident"].items(files_of_archive(tar(shuffled(CAUSAL)), "a.tar"), "a.tar")
-    bring(found, tmp_path / "d", "causal3dident")
-    assert np.array_equal(Dataset(tmp_path / "d").images(range(N)), WANTED)
-    assert np.array_equal(Dataset(tmp_path / "d").latents, RAW)
 
 
 def stopped_after(count: int, found: Iterator[Item]) -> Iterator[Item]:
