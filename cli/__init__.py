@@ -71,9 +71,9 @@ class Commands(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """The command that is asked for; of one that is not there, the nearest is said."""
-        there = self.list_commands(ctx)
-        if args[0] not in there and not ctx.resilient_parsing:  # as where a shell completes
-            near = "".join(f"; did you mean {name}?" for name in get_close_matches(args[0], there, 1))
+        names = self.list_commands(ctx)
+        if args[0] not in names and not ctx.resilient_parsing:  # as where a shell completes
+            near = "".join(f"; did you mean {name}?" for name in get_close_matches(args[0], names, 1))
             raise Impossible(f"no command {args[0]!r}{near or ': ident --help has them'}")
         return super().resolve_command(ctx, args)
 
@@ -107,15 +107,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
     # Read as OpenMP is loaded: threads that wait by spinning take the cores from those that they wait for.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     signal.signal(signal.SIGTERM, terminate)
-    given = list(sys.argv[1:] if arguments is None else arguments)
-    debug = "--debug" in given
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    debug = "--debug" in words
     try:
-        code = ident.main([word for word in given if word != "--debug"], prog_name="ident", standalone_mode=False)
+        code = ident.main([word for word in words if word != "--debug"], prog_name="ident", standalone_mode=False)
     except (Exception, KeyboardInterrupt) as error:
         if debug:
             say(traceback.format_exc(), err=True)
-        name = next((word for word in given if not word.startswith("-")), "")
-        code, line = explain(error, goes_on=name in GOES_ON and "--dry-run" not in given)
+        name = next((word for word in words if not word.startswith("-")), "")
+        code, line = explain(error, goes_on=name in GOES_ON and "--dry-run" not in words)
         say(line, err=True)
     sys.exit(code if isinstance(code, int) else 0)
 

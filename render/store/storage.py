@@ -124,11 +124,11 @@ class Storage:
 
     def fault(self, name: str, size: int, digest: str) -> str | None:
         """What is wrong with a file that should have these bytes and sha256; a remote one shows its size alone."""
-        found = self.size(name)
-        if found is None:
+        stored = self.size(name)
+        if stored is None:
             return "is missing"
-        if found != size:
-            return f"is damaged, {found} bytes and not {size}"
+        if stored != size:
+            return f"is damaged, {stored} bytes and not {size}"
         if self.folder and not (self.folder / name).is_file():
             return "is not a file"
         if self.folder and (wrong := sha256(self.folder / name)) != digest:
@@ -204,8 +204,8 @@ class Storage:
         if self.folder:
             return [str(path.relative_to(self.folder)) for path in self.folder.glob(pattern)]
         root = self.url.partition("://")[2].strip("/")
-        found = self._again(pattern, lambda files, path: files.glob(path))
-        return [name.partition(f"{root}/")[2] for name in found]
+        paths = self._again(pattern, lambda files, path: files.glob(path))
+        return [path.partition(f"{root}/")[2] for path in paths]
 
     def put(self, local: Path, name: str) -> None:
         """Copy a local file to its place."""

@@ -68,7 +68,7 @@ Mean of red, green and blue in [0, 1]: {mean}; standard deviation: {sd}.
 Where the latents are from, and how the images were rendered (null: not known):
 
 ```json
-{made}
+{facts}
 ```
 """
 
@@ -132,22 +132,22 @@ class HuggingFace(Sharded):
 
     def rest(self, manifest: Manifest, _: Float32s, files: list[Written]) -> dict[str, bytes]:
         """The card."""
-        said = json.loads(manifest.to_json())
+        described = json.loads(manifest.to_json())
         rows = [
             f"| {i} | {factor.name} | {factor.meaning} | {factor.scale:.6g} | {factor.unit} |"
             for i, factor in enumerate(self.factors)
         ]
         card = CARD.format(
-            split=re.sub(r"\W", "_", str(said["source"].get("split", "train"))),
+            split=re.sub(r"\W", "_", str(described["source"].get("split", "train"))),
             files=len(files),
             width=len(self.factors),
             n=manifest.n,
             size=manifest.shape[0],
             bytes=sum(file.bytes for file in files),
             latents="\n".join(rows),
-            mean=" ".join(f"{value:.4f}" for value in said["mean"]),
-            sd=" ".join(f"{value:.4f}" for value in said["sd"]),
-            made=json.dumps({name: said[name] for name in ("source", "render")}, indent=2),
+            mean=" ".join(f"{value:.4f}" for value in described["mean"]),
+            sd=" ".join(f"{value:.4f}" for value in described["sd"]),
+            facts=json.dumps({name: described[name] for name in ("source", "render")}, indent=2),
         )
         return {"README.md": card.encode()}
 
