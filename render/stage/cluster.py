@@ -8,7 +8,7 @@ import signal
 import socket
 import sys
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -43,14 +43,16 @@ def cluster(address: str | None, *, cores: int, gpus: int | None) -> Iterator[An
     if ray.is_initialized():
         yield ray  # whoever started it stops it
         return
-    with nullcontext(None) if address is not None else session_folder() as folder:
-        check_disk(folder, Impossible)
+    if address is None:
+        check_temporary()
+    with nullcontext(None) if address is not None else temporary.folder(session_parent()) as folder:
         try:
             with later(signal.SIGINT, signal.SIGTERM), silent(2):  # half a start would leave processes behind
                 start(ray, address, folder, cores, gpus)
             yield ray
         except Failed:
-            check_disk(folder, Failed)
+            if folder:
+                check_disk(folder.parent, Failed)
             raise
         finally:
             ray.shutdown()
@@ -60,15 +62,20 @@ ROOM = 20_000_000
 """Bytes of a disk that Ray's files may take, before it fails in many ways."""
 
 
-def check_disk(folder: Path | None, error: type[Failed | Impossible]) -> None:
-    """Say so if the disk of Ray's files is full, where these are ours."""
-    if folder is None:
-        return
-    disk = os.statvfs(folder)
+def check_temporary() -> None:
+    """Refuse to start Ray here where its files cannot be; nothing is made yet."""
+    parent = session_parent()
+    if parent.exists():
+        check_disk(parent, Impossible)
+
+
+def check_disk(parent: Path, error: type[Failed | Impossible]) -> None:
+    """Say so if the disk of Ray's files is full."""
+    disk = os.statvfs(parent)
     if disk.f_bavail * disk.f_frsize < ROOM or (disk.f_files and not disk.f_favail):
         free = disk.f_bavail * disk.f_frsize / 1e6
         raise error(
-            f"{folder.parent}: {free:.0f} MB and {disk.f_favail} files are free there, too few for Ray's, which take "
+            f"{parent}: {free:.0f} MB and {disk.f_favail} files are free there, too few for Ray's, which take "
             f"{ROOM / 1e6:.0f} MB; free some, or let TMPDIR name another folder"
         )
 
@@ -78,12 +85,12 @@ LONGEST_SOCKET = 107 if sys.platform == "linux" else 103
 """Bytes of a Unix socket's path, and of these Ray's part: it ends in the largest process number that Linux gives."""
 
 
-def session_folder() -> AbstractContextManager[Path]:
-    """A folder for the files of a Ray that is started here, where its sockets' paths are not too long."""
+def session_parent() -> Path:
+    """Where the folder goes for the files of a Ray that is started here: its sockets' paths are not too long there."""
     names = ("RAY_TMPDIR", "TMPDIR") if sys.platform == "linux" else ("RAY_TMPDIR",)
     variable = next((name for name in names if os.environ.get(name)), None)
     if variable is None:
-        return temporary.folder(Path("/tmp"))
+        return Path("/tmp")
     parent = str(Path(os.environ[variable]).absolute())
     most = LONGEST_SOCKET - SOCKET - temporary.LENGTH - len("/")
     if len(os.fsencode(parent)) > most:
@@ -91,7 +98,7 @@ def session_folder() -> AbstractContextManager[Path]:
             f"{variable}={parent}: {len(os.fsencode(parent))} bytes, and Ray's sockets there may have paths of "
             f"{LONGEST_SOCKET}; shorten it to {most} or fewer, like {variable}=/tmp"
         )
-    return temporary.folder(Path(parent))
+    return Path(parent)
 
 
 def start(ray: Any, address: str | None, folder: Path | None, cores: int, gpus: int | None) -> None:

@@ -15,10 +15,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ident.render.errors import Failed, Impossible
-from ident.render.stage.cluster import cluster, cycles_gpus
+from ident.render.stage.cluster import check_temporary, cluster, cycles_gpus
 from ident.render.stage.plan import Plan, check_disk, take_up
 from ident.render.stage.worker import Beat, Hopeless, Job, Worker
-from ident.render.store.files import LOCK, cache_folder, lock, make_inside, remove_folder
+from ident.render.store.files import LOCK, cache_folder, check_folder, lock, make_inside, remove_folder
 from ident.render.store.inventory import clear, tidy
 from ident.render.store.manifest import MANIFEST, Manifest, Record
 from ident.render.store.shards import Span
@@ -52,6 +52,12 @@ def render(plan: Plan, *, address: str | None = None, force: bool = False, tell:
     """Render a dataset, or what is missing of it."""
     out = plan.out
     out.check_output()
+    if out.folder:
+        check_folder(out.folder)
+    if out.size(MANIFEST) is None:  # nothing was begun, and so nothing is to be left where that cannot be
+        check_disk(plan, plan.n)
+        if address is None:
+            check_temporary()
     if out.folder:
         make_inside(out.folder, "shards")
     locks = out.folder or cache_folder("locks", out.key)

@@ -125,6 +125,20 @@ def test_what_cannot_be(ident_here: Run, arguments: tuple[object, ...], said: st
     assert done.stdout == ""
 
 
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [((), "or fewer, like RAY_TMPDIR=/tmp"), (("--n", 10**9, "--shard-size", 10**6), "images take about")],
+)
+def test_what_is_refused_leaves_nothing(
+    ident_here: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[object, ...], said: str
+) -> None:
+    monkeypatch.setenv("RAY_TMPDIR", f"/tmp/{'x' * 99}")
+    done = ident_here("render", "--n", 4, "--out", "d", *SMALL, *arguments)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert said in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_another_dataset_is_there(data: Path, ident: Run) -> None:
     before = sums(data)
     for changed, said in (
