@@ -7,14 +7,15 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from ray._private.accelerators.nvidia_gpu import NvidiaGPUAcceleratorManager
 
 from ident.render.stage import cluster
+from tests.processes import below, gone, wait_for
 
 
 @pytest.mark.parametrize(
@@ -146,11 +147,14 @@ def test_what_a_killed_driver_left_goes_at_the_next_start(temporary_directory: P
         folders = list(temporary_directory.iterdir())
         assert len(folders) == 2
         assert all((folder / "session_latest").exists() for folder in folders)
+        of_ray = below({killed.pid}) - {killed.pid}
         killed.kill()
         killed.wait()
+        for process in of_ray:  # which end after their driver, though some take a minute to notice
+            with suppress(ProcessLookupError):
+                os.kill(process, signal.SIGKILL)
+        wait_for(lambda: all(map(gone, of_ray)))
         (left,) = [folder for folder in folders if str(killed.pid) in str((folder / "session_latest").readlink())]
-        while left.exists() and any(str(left) in line for line in command_lines()):
-            time.sleep(0.1)  # Ray's own processes end a moment after their driver
         out, errors = python(STARTS.format(then=""), temporary_directory).communicate()
         assert (out, errors) == ("started\n", "")
         assert list(temporary_directory.iterdir()) == [folder for folder in folders if folder != left]
@@ -159,15 +163,6 @@ def test_what_a_killed_driver_left_goes_at_the_next_start(temporary_directory: P
             driver.send_signal(signal.SIGINT)
             driver.communicate()
     assert list(temporary_directory.iterdir()) == []
-
-
-def command_lines() -> Iterator[str]:
-    """What was typed for each process that runs."""
-    for file in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            yield file.read_text(errors="replace")
-        except OSError:  # it has ended meanwhile
-            continue
 
 
 BLENDER = """
