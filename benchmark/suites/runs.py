@@ -84,7 +84,11 @@ class Run:
         # A user's objective is called with anchors and a positive for each; and some outputs of a sphere are no sphere.
         if plugins.is_one(self.row.objective.name) or self.row.space == "sphere":
             options.pop("first", None)
-        return options | (self.row.pairs_in(self.tier.name) if self.kind == "unsupervised" else {})
+        own = self.row.pairs_in(self.tier.name) if self.kind == "unsupervised" else {}
+        if unknown := sorted(set(own) - set(known)):
+            where = f"row {self.row.id}, tiers, {self.tier.name}, pairs"
+            raise Impossible(f"{where}: {self.pairs.name} takes no {', '.join(unknown)}; leave it out")
+        return options | own
 
     @property
     def side(self) -> float:

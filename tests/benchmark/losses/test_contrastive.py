@@ -289,6 +289,9 @@ def test_the_order_of_pairs_and_the_size_of_blocks_do_not_matter(monkeypatch: py
 PAIR = points(4, 2)
 
 
+COSINE: Any = nn.CosineSimilarity()
+
+
 @pytest.mark.parametrize(
     ("call", "says"),
     [
@@ -320,10 +323,7 @@ PAIR = points(4, 2)
         (lambda: AnInfoNCE(2)(PAIR, PAIR.numpy()), "positive: is a ndarray of float64"),
         (lambda: losses.info_nce(PAIR, PAIR, similarity="gauss"), "'gauss'; known are vmf, normal, laplace, gennorm"),
         (lambda: InfoNCE("gennorm"), r"missing a required argument: 'p'; write it like gennorm\(p\)"),
-        (
-            lambda: InfoNCE(nn.CosineSimilarity()),
-            r"similarity CosineSimilarity\(\): give one of ident.benchmark.losses.sim",
-        ),  # type: ignore[arg-type]
+        (lambda: InfoNCE(COSINE), r"similarity CosineSimilarity\(\): give one of ident.benchmark.losses.sim"),
         (lambda: ForMetricLearning(InfoNCE(Dot()))(points(2, 2), torch.tensor([0, 0]), ref_emb=points(2, 2)), "both"),
         (lambda: ForMetricLearning(InfoNCE(Dot()))(points(2, 2), torch.tensor([0, 0]), indices_tuple=(1,)), "miners"),
     ],

@@ -8,17 +8,19 @@ import pytest
 
 from ident.benchmark.suites import suite as suites
 from ident.benchmark.suites.rows import KINDS
+from ident.benchmark.suites.runs import runs_of
 from ident.benchmark.suites.suite import check_trusted, load_suite
+from ident.benchmark.suites.task import check
+from ident.benchmark.suites.tiers import load_tier
 from ident.render.errors import Impossible
 
 ROW = """
 [[rows]]
 id = "mine"
-latent_space = "sphere"
-marginal = "uniform"
-conditional = "vmf(10)"
-model_space = "sphere"
-model = "vmf"
+source = "mixed(sphere, uniform)"
+pairs = "drawn(vmf(10))"
+space = "sphere"
+objective = "infonce(vmf)"
 """
 SUITE = f'title = "Mine"\nmetrics = ["r2", "mcc"]\n{ROW}'
 
@@ -39,7 +41,6 @@ def test_ours_are_whole(name: str) -> None:
     suite = load_suite(name)
     assert suite.modules == ()
     for row in suite.rows:
-        row.check()
         assert suite.row(row.id) is row
         for kind in row.kinds:
             assert suite.sharing(row, kind)[0] in suite.rows
@@ -53,8 +54,7 @@ def test_a_users_is_as_good(tmp_path: Path) -> None:
     assert row.words() == {"data": "sphere, uniform, vmf(10)", "model": "sphere, vmf"}
     assert row.words("supervised") == {"data": "sphere, uniform", "model": "sphere"}
     assert row.words("identity") == {"data": "sphere, uniform", "model": ""}
-    assert row.described()["conditional"] == "vmf(10)"
-    row.check()
+    assert row.described()["pairs"] == "drawn(vmf(10))"
 
 
 def test_a_users_may_show_our_runs(tmp_path: Path) -> None:
@@ -74,7 +74,7 @@ def test_a_users_may_show_our_runs(tmp_path: Path) -> None:
 
 
 def test_modules_need_trust(tmp_path: Path) -> None:
-    suite = load(tmp_path, SUITE.replace('"mcc"', '"evil:metric"') + 'loss = "worse:loss"\n')
+    suite = load(tmp_path, SUITE.replace('"mcc"', '"evil:metric"').replace("infonce(vmf)", "worse:loss(3)"))
     assert suite.modules == ("evil:metric", "worse:loss")
     check_trusted(suite, trust=True)
     check_trusted(load_suite("table1"), trust=False)
@@ -115,22 +115,23 @@ NESTED = "x = " + "[" * 20 + "]" * 20
         (SUITE.replace('["r2", "mcc"]', "[[3]]"), r"metric \(3,\): choose from r2, mcc, spearman"),
         (SUITE.replace('"mcc"', '"mmc"'), "metric 'mmc': choose from r2, mcc, spearman, or .*; did you mean mcc"),
         ('split = "../x"\n' + SUITE, "split '../x': choose from test, train"),
-        ("images = 1\n" + SUITE, "images 1: give true or false"),
         (SUITE.replace('"mine"', '"../../x"'), "row ../../x: id '../../x': give small letters"),
         (SUITE.replace('"mine"', '"a/b"'), "id 'a/b'"),
         (SUITE.replace('"mine"', '["mine"]'), "id .*: give small letters"),
         (SUITE.replace('id = "mine"', ""), "row None: missing 1 required positional argument: 'id'"),
-        (SUITE + "weights = 3", "row mine: nobody knows weights; there are id, latent_space"),
-        (SUITE + "model_space_ = 3", "row mine: nobody knows model_space_"),
-        (SUITE.replace('"vmf(10)"', "10"), "row mine: conditional 10: give str"),
-        (SUITE + 'dim = "10"', "row mine: dim '10': give int"),
-        (SUITE + "dim = true", "row mine: dim True: give int"),
-        (SUITE + "dim = 0", "row mine: dim 0: give a number from 1 to 256"),
-        (SUITE + "dim = 1000000000", "dim 1000000000: give a number from 1 to 256"),
+        (SUITE + "weights = 3", "row mine: nobody knows weights; there are id, source, pairs"),
+        (SUITE + "space_ = 3", "row mine: nobody knows space_"),
+        (SUITE.replace('"drawn(vmf(10))"', "10"), r"row mine: pairs 10: give a text, like drawn\(laplace\(0.05\)\)"),
+        (
+            SUITE.replace("sphere, uniform", "sphere(0)"),
+            r"row mine: mixed\(sphere\(0\)\): has 0 dimensions; give 1 to 256",
+        ),
+        (SUITE.replace("sphere, uniform", "box(1000000000)"), "has 1000000000 dimensions; give 1 to 256"),
+        (SUITE.replace("mixed(", "mixed(" * 50), "row mine: .*: its brackets do not close"),
+        (SUITE.replace("vmf(10)", "vmf(10" + "0" * 5000 + ")"), "row mine: .*: write it like infonce"),
         (SUITE + "kinds = 3", "kinds 3: choose from identity, supervised, unsupervised"),
         (SUITE + 'kinds = ["guessed"]', "guessed"),
         (SUITE + "kinds = [[]]", "kinds .*: choose"),
-        (SUITE + "others = [3]", "others .*: give a list of conditionals"),
         (SUITE + 'figure = "../x"', r"figure '../x' at 0.0: give one like '4 A'"),
         (SUITE + 'figure = "2"\nx = nan', "figure '2' at nan"),
         (SUITE + 'x = "3"', "x '3': give float or int"),
@@ -141,7 +142,11 @@ NESTED = "x = " + "[" * 20 + "]" * 20
         (SUITE + 'paper = { identity = { r2 = ["x", 1] } }', "paper, identity .*: give a kind's mean and sd"),
         (SUITE + "paper = { guessed = { r2 = [1, 1] } }", "paper, guessed .*: give a kind's mean and sd"),
         (SUITE + "paper = { identity = { r2 = [inf, 1] } }", "paper, identity"),
-        (SUITE + 'itself = "yes"', "itself 'yes': give bool"),
+        (SUITE + 'matches = "yes"', "matches 'yes': give bool"),
+        (SUITE.replace('"sphere"', '"torus"'), "row mine: space 'torus': choose from sphere, box, unbounded"),
+        (SUITE.replace("infonce", "infonse"), "objective 'infonse': choose from .*; did you mean infonce"),
+        (SUITE + "tiers = { laptop = { lr = 3 } }", "tiers, laptop: nobody knows lr; there are steps"),
+        (SUITE + "tiers = { laptop = { pairs = 3 } }", "tiers, laptop, pairs 3: give a table"),
         ('runs = ["table4"]\n' + SUITE, r"runs \['table4'\]: choose from"),
     ],
 )
@@ -152,22 +157,23 @@ def test_hostile_files(tmp_path: Path, text: str | bytes, says: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("more", "says"),
+    ("changes", "says"),
     [
-        ('model_space = "torus"', "model_space 'torus': choose from sphere, box, unbounded"),
-        ('loss = "infonse"', "loss 'infonse': choose from .*, or module:name of yours; did you mean infonce"),
-        ('marginal = "theirs:evil(1)"', "is a user's own, which is not loaded here"),
-        ("tiers = { laptop = { lr = 3 } }", "tiers, laptop: nobody knows lr; there are steps"),
-        ("tiers = { laptop = { curriculum = 3 } }", "tiers, laptop, curriculum 3: give a table"),
-        ("tiers = { laptop = { curriculum = { part = 3 } } }", "tiers, laptop: nobody knows part"),
+        (("uniform", "theirs:evil(1)"), "is a user's own, which is not loaded here"),
+        (("uniform", "uniform, 3"), r"source mixed\(sphere, uniform, 3\): too many positional arguments"),
+        (("vmf(10)", "vmf(-1)"), "vmf: kappa is -1"),
+        (("vmf(10)", "vmf(10), speed=3"), "pairs drawn.*: got an unexpected keyword argument 'speed'"),
+        (("infonce(vmf)", "infonce(gauss)"), "'gauss'; known are vmf"),
+        (
+            ("space =", "tiers = { laptop = { pairs = { part = 3 } } }\nspace ="),
+            "tiers, laptop, pairs: drawn takes no part",
+        ),
     ],
 )
-def test_what_is_refused_before_anything_is_trained(tmp_path: Path, more: str, says: str) -> None:
-    name = more.partition(" ")[0]
-    kept = "\n".join(line for line in SUITE.splitlines() if not line.startswith(f"{name} ="))
-    (row,) = load(tmp_path, f"{kept}\n{more}").rows
+def test_what_is_refused_before_anything_is_trained(tmp_path: Path, changes: tuple[str, str], says: str) -> None:
+    suite = load(tmp_path, SUITE.replace(*changes))
     with pytest.raises(Impossible, match=says):
-        row.check()
+        check(runs_of(suite, suite.rows, ("unsupervised",), 1, load_tier("laptop")))
 
 
 @pytest.mark.parametrize("name", ["table1.toml", ".toml", "...toml", "a b.toml", "x" * 120 + ".toml"])
