@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 import torch
 from torch import Tensor
@@ -73,6 +72,3 @@ class Pairs(Protocol):
 
     def batch(self, number: int, size: int) -> Batch:
         """Batch `number` of `size` anchors: the same whenever it is drawn."""
-
-    def described(self) -> Mapping[str, Any]:
-        """What decides the batches beside the source, the seed and the row: as JSON."""

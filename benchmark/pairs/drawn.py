@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict
 from functools import cached_property
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -57,10 +54,6 @@ class Drawn:
             self.curriculum = Curriculum(spread, lasts=lasts)
         if 2 * self.curriculum.parts > batch_size > 0:
             raise Impossible(f"parts {self.curriculum.parts} of a batch_size of {batch_size}: each needs two")
-
-    def described(self) -> Mapping[str, Any]:
-        """The curriculum."""
-        return asdict(self.curriculum)
 
     @cached_property
     def moved(self) -> float:
@@ -118,10 +111,6 @@ class Among:
 
     def __init__(self, source: Latents, conditional: str, *, scale: float = SCALE) -> None:
         self.source, self.conditional = source, distributions.parse(conditional, scale)
-
-    def described(self) -> Mapping[str, Any]:
-        """Nothing beside the conditional."""
-        return {}
 
     def batch(self, number: int, size: int) -> Batch:
         """Batch `number`."""

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from ident.benchmark.pairs.batch import Batch
 from ident.benchmark.sources.source import Source
 from ident.benchmark.training import distributed
@@ -15,10 +12,6 @@ class Labelled:
 
     def __init__(self, source: Source) -> None:
         self.source = source
-
-    def described(self) -> Mapping[str, Any]:
-        """Nothing beside the source."""
-        return {}
 
     def batch(self, number: int, size: int) -> Batch:
         """Batch `number`."""

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -62,10 +61,6 @@ class Around:
         sampler = open_sampler(data, written, space="box", seed=seed, pairs=self.how, say=lambda _: None)
         sampler.tune(RECALL, say=lambda _: None)
         return sampler
-
-    def described(self) -> Mapping[str, Any]:
-        """The curriculum, and who is an anchor."""
-        return {"both": self.both, "first": self.first, "lasts": self.lasts}
 
     def alone(self, number: int) -> float:
         """The share of pairs that are near in a group alone: all for two fifths of the way, then ever fewer."""
@@ -130,10 +125,6 @@ class Augmented:
 
     def __init__(self, source: Images, *, both: bool = False) -> None:
         self.source, self.both = source, both
-
-    def described(self) -> Mapping[str, Any]:
-        """Who is an anchor."""
-        return {"both": self.both}
 
     def batch(self, number: int, size: int) -> Batch:
         """Batch `number`, of images that are not augmented yet."""

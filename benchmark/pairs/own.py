@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -24,10 +24,6 @@ class Own:
     def __init__(self, source: Images, name: str, choose: Choose, *arguments: Argument, **keywords: Argument) -> None:
         self.source, self.name, self.choose = source, name, choose
         self.arguments, self.keywords = arguments, keywords
-
-    def described(self) -> Mapping[str, Any]:
-        """Nothing beside the row."""
-        return {}
 
     def batch(self, number: int, size: int) -> Batch:
         """Batch `number`, if these are pairs of images that there are."""

@@ -105,6 +105,9 @@ def with_shared_norms(model: nn.Module) -> nn.Module:
     """The model with batch norms that take mean and variance over the batches of all processes."""
     if world() == 1:
         return model
+    if any(parameter.is_cuda for parameter in model.parameters()):
+        converted: nn.Module = nn.SyncBatchNorm.convert_sync_batchnorm(model)
+        return converted
     for name, module in list(model.named_modules()):
         usual = type(module) in (nn.BatchNorm1d, nn.BatchNorm2d) and module.affine and module.track_running_stats
         if usual and module.momentum is not None:
@@ -120,7 +123,7 @@ def with_shared_norms(model: nn.Module) -> nn.Module:
 
 
 class SharedBatchNorm(_BatchNorm):
-    """A batch norm over the batches of all processes, on any device. All have batches of the same size."""
+    """A batch norm over the batches of all processes on CPUs, where PyTorch has none. All have as large batches."""
 
     def forward(self, x: Tensor) -> Tensor:
         """Normalised outputs (n, C), or (n, C, ...)."""
