@@ -22,7 +22,8 @@ from ident.benchmark.suites.runs import Run, recipe_of, result_of
 from ident.benchmark.suites.suite import Suite
 from ident.benchmark.suites.task import RowTask
 from ident.benchmark.training import distributed
-from ident.benchmark.training.train import Progress, train
+from ident.benchmark.training.checkpoints import Progress
+from ident.benchmark.training.train import train
 from ident.render import children
 from ident.render.errors import Failed, Impossible
 from ident.render.stage import cluster

@@ -20,8 +20,8 @@ from ident.benchmark.suites.results import RESULT, Result, Warn, known_suites, l
 from ident.benchmark.suites.rows import Row
 from ident.benchmark.suites.suite import Suite
 from ident.benchmark.suites.tiers import Tier
+from ident.benchmark.training.checkpoints import differing
 from ident.benchmark.training.schedule import Training
-from ident.benchmark.training.train import differing
 from ident.render import plugins
 from ident.render.errors import Failed, Impossible
 

@@ -23,8 +23,8 @@ from ident.benchmark.sources.dataset import Images
 from ident.benchmark.sources.source import Source
 from ident.benchmark.suites.runs import Run
 from ident.benchmark.training import distributed
+from ident.benchmark.training.optimizers import autocast
 from ident.benchmark.training.seeds import Stream, seeded, stream
-from ident.benchmark.training.train import autocast
 from ident.render.errors import Impossible
 from ident.render.threads import in_order
 

@@ -18,7 +18,7 @@ import pytest
 import torch
 
 from ident.benchmark.suites.suite import load_suite, names
-from ident.benchmark.training.train import DIGEST
+from ident.benchmark.training.checkpoints import DIGEST
 from ident.render.store.recipe import Uniform
 from tests.cli.test_terminal import on_terminal
 from tests.conftest import Run, Start

@@ -26,8 +26,9 @@ from ident.benchmark.models import encoders
 from ident.benchmark.sources.data import Data
 from ident.benchmark.suites import data, runs, suite, tiers
 from ident.benchmark.suites.task import RowTask
+from ident.benchmark.training.optimizers import State, autocast
 from ident.benchmark.training.schedule import Training
-from ident.benchmark.training.train import Loss, State, autocast, keep_memory, step
+from ident.benchmark.training.train import Loss, keep_memory, step
 from ident.render.blender.settings import PRESETS, Settings
 from ident.render.stage import stage
 from ident.render.stage.plan import Plan

@@ -20,10 +20,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from ident.benchmark.training import train as training_loop
+from ident.benchmark.training import optimizers
+from ident.benchmark.training.checkpoints import DIGEST, Progress
 from ident.benchmark.training.schedule import Training
 from ident.benchmark.training.seeds import seeded
-from ident.benchmark.training.train import DIGEST, Batch, Progress, train
+from ident.benchmark.training.train import Batch, train
 from ident.render.errors import Failed, Impossible
 
 TRAINING = Training(steps=120, batch_size=8, learning_rate=1e-2, optimizer="muon", warm_up=10, constant=0.5, looks=6)
@@ -235,11 +236,11 @@ def test_the_learning_rate_rises_stays_and_falls() -> None:
 
 
 def test_muon_moves_matrices_and_adam_the_rest() -> None:
-    made = training_loop.optimizers_of(Line().model, TRAINING)
+    made = optimizers.optimizers_of(Line().model, TRAINING)
     assert [type(optimizer).__name__ for optimizer, _ in made] == ["Muon", "Adam"]
     shapes = [{p.ndim for group in optimizer.param_groups for p in group["params"]} for optimizer, _ in made]
     assert shapes == [{2}, {1}]
-    (adam, rate), *none = training_loop.optimizers_of(Line().model, replace(TRAINING, optimizer="adam"))
+    (adam, rate), *none = optimizers.optimizers_of(Line().model, replace(TRAINING, optimizer="adam"))
     assert (type(adam).__name__, rate, none) == ("Adam", TRAINING.learning_rate, [])
     assert len(list(adam.param_groups[0]["params"])) == 4
 
@@ -290,9 +291,9 @@ def test_muon_moves_kernels_as_the_matrices_that_they_are(memory: torch.memory_f
         model = nn.Sequential(nn.Conv2d(3, 8, 3, bias=False), nn.Conv2d(8, 4, 1, bias=False))
     model = model.to(memory_format=memory)
     before = [weight.detach().clone() for weight in model.parameters()]
-    ((muon, highest),) = training_loop.optimizers_of(model, TRAINING)
-    assert isinstance(muon, training_loop.Muon)
-    assert highest == training_loop.MUON * TRAINING.learning_rate
+    ((muon, highest),) = optimizers.optimizers_of(model, TRAINING)
+    assert isinstance(muon, optimizers.Muon)
+    assert highest == optimizers.MUON * TRAINING.learning_rate
     x = torch.randn(5, 3, 6, 6, generator=torch.Generator().manual_seed(0))
     for _ in range(3):
         muon.zero_grad()
@@ -319,7 +320,7 @@ def test_a_module_may_learn_faster() -> None:
     model = nn.Sequential(nn.Linear(3, 3), Fast(3, 3), nn.Linear(3, 3))
     for parameter in model[2].parameters():
         parameter.requires_grad = False
-    found = training_loop.optimizers_of(model, replace(TRAINING, optimizer="adam"))
+    found = optimizers.optimizers_of(model, replace(TRAINING, optimizer="adam"))
     assert [(len(it.param_groups[0]["params"]), rate) for it, rate in found] == [(2, 1e-2), (2, 1e-1)]
 
 
