@@ -6,7 +6,6 @@ from pathlib import Path
 
 import click
 
-from ident.benchmark.suites.suite import load_suite
 from ident.cli.terminal import say, say_json, warn
 from ident.render.store.files import check_folder
 
@@ -33,9 +32,10 @@ def report(results: tuple[Path, ...], out: Path, suites: tuple[str, ...], force:
     the tables as LaTeX and CSV, and results.jsonl, one line a run, lie beside it.
     """
     check_folder(out)
-    own = [load_suite(suite) for suite in suites]
     from ident.benchmark.report import page, reading  # here: they take Matplotlib, which takes a second
+    from ident.benchmark.suites.suite import load_suite
 
+    own = [load_suite(suite) for suite in suites]
     folders = [reading.read(place, warn, own) for place in results or (Path("results"),)]
     written = page.write(folders, out, warn, force=force)
     if as_json:
