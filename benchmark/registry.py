@@ -95,9 +95,9 @@ class Family:
     entries: Mapping[str, str]
     example: str
 
-    def check(self, name: str) -> None:
-        """Refuse a name that nobody knows."""
-        if plugins.is_one(name) or name in self.entries:
+    def check(self, name: object) -> None:
+        """Refuse what nobody knows and, as module:name, is nothing of the user's. Nothing is imported."""
+        if isinstance(name, str) and (name in self.entries or plugins.is_one(name)):
             return
         raise unknown(self.noun, name, self.entries, "module:name of yours")
 
@@ -159,6 +159,15 @@ OBJECTIVES = Family(
         "supervised": f"{HERE}.objectives.supervised:Supervised",
     },
     example="infonce(normal)",
+)
+METRICS = Family(
+    "metric",
+    {
+        "r2": f"{HERE}.metrics.r2:R2",
+        "mcc": f"{HERE}.metrics.mcc:MCC",
+        "spearman": f"{HERE}.metrics.mcc:SPEARMAN",
+    },
+    example="r2",
 )
 ENCODERS = Family(
     "encoder",

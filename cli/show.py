@@ -12,6 +12,7 @@ from ident.cli.progress import progress
 from ident.cli.terminal import say, say_json
 from ident.render.blender.settings import PRESETS
 from ident.render.errors import Impossible
+from ident.render.grid import Grid
 from ident.render.stage import gallery
 from ident.render.worlds import World
 
@@ -98,10 +99,10 @@ def show(
         else:
             if grid:
                 raw = world.draw(seed=seed, split=split, start=0, n=grid[0] * grid[1])
-                layout, path = gallery.Layout(columns=grid[0]), Path("grid.png")
+                layout, path = Grid(columns=grid[0]), Path("grid.png")
             else:
                 raw = gallery.traversal(world)
-                layout, path = gallery.Layout.of_traversal(world, raw), Path("traversal.png")
+                layout, path = gallery.traversal_grid(world, raw), Path("traversal.png")
             shots = gallery.Shots(world, settings, raw, passes)
             written = gallery.save_figure(out or path, shots, layout, force=force, done=done)
     if as_json:

@@ -5,8 +5,8 @@ Importing this takes no PyTorch: a representation is an array.
 
 from __future__ import annotations
 
+from ident.benchmark.metrics.lookup import METRICS, load
 from ident.benchmark.metrics.metric import Metric, Score
-from ident.benchmark.metrics.registry import METRICS, load
 from ident.benchmark.metrics.scores import score, value
 
 __all__ = ["METRICS", "Metric", "Score", "load", "score", "value"]

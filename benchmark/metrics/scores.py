@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ident.benchmark.metrics.arrays import checked
+from ident.benchmark.metrics.lookup import load
 from ident.benchmark.metrics.metric import Metric, Score
-from ident.benchmark.metrics.registry import load
 from ident.render.aliases import Float64s
 from ident.render.errors import Impossible
 from ident.render.worlds.factors import Interval

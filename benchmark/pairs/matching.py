@@ -17,7 +17,7 @@ from scipy import stats
 
 from ident.benchmark.pairs.samplers import DrawnPairs, joined
 from ident.render.aliases import Float32s
-from ident.render.stage.gallery import Layout
+from ident.render.grid import Grid
 from ident.render.store.dataset import Dataset
 from ident.render.store.files import whole
 
@@ -162,4 +162,4 @@ def picture(data: Dataset, pairs: DrawnPairs, count: int, path: Path) -> None:
     anchors, positives = pairs.anchor[:count], pairs.positive[:count]
     images = [*data.images(anchors), *(data.positives(anchors) if pairs.rendered else data.images(positives))]
     with whole(path) as part:
-        Layout(len(images) // 2, down=("anchor", "positive")).compose(images).save(part, "png")
+        Grid(len(images) // 2, down=("anchor", "positive")).compose(images).save(part, "png")

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ident.benchmark.metrics.registry import known
+from ident.benchmark.metrics.lookup import known
 from ident.benchmark.suites.results import Result
 from ident.benchmark.suites.rows import KINDS, Row
 from ident.benchmark.suites.suite import Suite

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ident.benchmark.metrics import METRICS, Score
-from ident.benchmark.metrics.registry import known
+from ident.benchmark.metrics.lookup import known
 from ident.benchmark.registry import read_slot
 from ident.benchmark.suites.rows import MOST_FACTORS, Row
 from ident.benchmark.suites.suite import NAME, SPLITS, Suite, load_suite, names

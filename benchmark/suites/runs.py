@@ -13,7 +13,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from ident.benchmark.metrics import registry
+from ident.benchmark.metrics import lookup
 from ident.benchmark.registry import OBJECTIVES, PAIRS, SOURCES, Slot, takes
 from ident.benchmark.sources.data import Data
 from ident.benchmark.suites.results import RESULT, Result, Warn, known_suites, load, load_all
@@ -57,12 +57,12 @@ class Run:
     @property
     def metrics(self) -> tuple[str, ...]:
         """Those of its scores."""
-        return registry.of_run(self.reports)
+        return lookup.of_run(self.reports)
 
     @property
     def looks(self) -> tuple[str, ...]:
         """The metrics that are taken on the way."""
-        return registry.on_the_way(self.reports)
+        return lookup.on_the_way(self.reports)
 
     @property
     def training(self) -> Training:
@@ -127,7 +127,7 @@ def runs_of(
     elif suite.stored == (encoder == "mlp"):
         what = "images" if suite.stored else "no images"
         raise Impossible(f"encoder {encoder}: {suite.name} is of {what}; give another")
-    registry.check(suite.metrics, HAS, suite.name)
+    lookup.check(suite.metrics, HAS, suite.name)
     runs = dict[str, Run]()
     for seed in range(seeds):
         for row in rows:

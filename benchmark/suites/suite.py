@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from ident.benchmark.metrics.registry import check_name
+from ident.benchmark.metrics.lookup import check_name
 from ident.benchmark.suites.rows import PARTS, Row, agrees, row_of
 from ident.benchmark.suites.toml import OURS, frozen, read_file, read_ours
 from ident.render import plugins

@@ -7,7 +7,7 @@ import json
 import os
 import re
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from io import BytesIO
 from pathlib import Path
@@ -15,10 +15,11 @@ from types import MappingProxyType
 from typing import Any
 
 import numpy as np
-from PIL import Image, ImageDraw, ImageFont, PngImagePlugin
+from PIL import Image, PngImagePlugin
 
 from ident.render.aliases import Array, Float32s, Tell, Uint8s
 from ident.render.errors import Failed, Impossible
+from ident.render.grid import Grid
 from ident.render.stage.pool import Frame, frames
 from ident.render.store.columns import LARGEST_ROW
 from ident.render.store.files import (
@@ -227,44 +228,18 @@ VIEWS: Mapping[str, Callable[[Array], Uint8s]] = MappingProxyType(
 """How each array is drawn, as (H, W, 3) uint8. Depth: the nearer, the brighter."""
 
 
-@dataclass(frozen=True)
-class Layout:
-    """How cells stand in a figure: in rows of `columns`, with labels above the columns and left of the rows."""
-
-    columns: int
-    across: tuple[str, ...] = ()
-    down: tuple[str, ...] = ()
-
-    @classmethod
-    def of_traversal(cls, world: World, raw: Float32s) -> Layout:
-        """A column a factor; rows have values where they mean the same for all factors."""
-        count = len(world.factors)
-        alike = len({factor.kind for factor in world.factors}) == 1
-        steps = tuple(f"{value:+.2f}" for value in raw[::count, 0]) if alike else ()
-        return cls(count, world.names, steps)
-
-    def compose(self, cells: Sequence[Uint8s]) -> Image.Image:
-        """One image of cells (H, W, 3) of one size."""
-        height, width, _ = cells[0].shape
-        font = ImageFont.load_default(size=13)
-        left = max([44, *(int(font.getlength(text)) + 12 for text in self.down)]) if self.down else 0
-        top = 20 if self.across else 0
-        rows = -(-len(cells) // self.columns)
-        figure = Image.new("RGB", (left + self.columns * width, top + rows * height), "white")
-        for i, cell in enumerate(cells):
-            figure.paste(Image.fromarray(cell), (left + i % self.columns * width, top + i // self.columns * height))
-        pen = ImageDraw.Draw(figure)
-        for i, text in enumerate(self.across):
-            pen.text((left + (i + 0.5) * width, top / 2), text, "black", font, anchor="mm")
-        for i, text in enumerate(self.down):
-            pen.text((left - 6, top + (i + 0.5) * height), text, "black", font, anchor="rm")
-        return figure
+def traversal_grid(world: World, raw: Float32s) -> Grid:
+    """A column a factor; rows have values where they mean the same for all factors."""
+    count = len(world.factors)
+    alike = len({factor.kind for factor in world.factors}) == 1
+    steps = tuple(f"{value:+.2f}" for value in raw[::count, 0]) if alike else ()
+    return Grid(count, world.names, steps)
 
 
 LARGEST_FIGURE = 80_000_000  # pixels; above 89 million Pillow suspects an attack
 
 
-def save_figure(path: Path, shots: Shots, layout: Layout, *, force: bool, done: Tell) -> list[Path]:
+def save_figure(path: Path, shots: Shots, grid: Grid, *, force: bool, done: Tell) -> list[Path]:
     """Write PATH with all images, and PATH with _pass in its name for every pass; gives the files.
 
     The frames are collected in a hidden folder beside it, so that an interrupted figure goes on; it ends with them.
@@ -281,7 +256,7 @@ def save_figure(path: Path, shots: Shots, layout: Layout, *, force: bool, done: 
     make_folder(path.parent)
     views = ("image", *shots.passes)
     figures = {path if view == "image" else path.with_name(f"{path.stem}_{view}.png"): view for view in views}
-    labels = {figure: shots.label(layout=asdict(layout), view=view) for figure, view in figures.items()}
+    labels = {figure: shots.label(layout=asdict(grid), view=view) for figure, view in figures.items()}
     missing = []
     for figure in figures:
         check_target(figure)
@@ -298,6 +273,6 @@ def save_figure(path: Path, shots: Shots, layout: Layout, *, force: bool, done: 
     loaded = [target.load() for target in save_all(parts, shots, force=True, done=done)]
     for figure in missing:
         view = figures[figure]
-        save_image(figure, layout.compose([VIEWS[view](frame[view]) for frame in loaded]), labels[figure])
+        save_image(figure, grid.compose([VIEWS[view](frame[view]) for frame in loaded]), labels[figure])
     remove_folder(parts, FRAME_FILES)
     return list(figures)

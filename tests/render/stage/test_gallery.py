@@ -13,8 +13,9 @@ from PIL import Image
 
 from ident.render.blender.settings import Settings, plain
 from ident.render.errors import Impossible
+from ident.render.grid import Grid
 from ident.render.stage import gallery
-from ident.render.stage.gallery import Layout, Shots
+from ident.render.stage.gallery import Shots
 from ident.render.threads import cores
 from ident.render.worlds.threedident import WORLD
 from tests.conftest import Start
@@ -43,10 +44,10 @@ def test_traversal_moves_one_latent_a_column() -> None:
 
 def test_layouts_place_cells_and_labels() -> None:
     cells = [np.full((30, 30, 3), 10 * i, np.uint8) for i in range(5)]
-    bare = np.asarray(Layout(2).compose(cells))
+    bare = np.asarray(Grid(2).compose(cells))
     assert bare.shape == (90, 60, 3)
     assert [bare[30 * (i // 2) + 15, 30 * (i % 2) + 15, 0] for i in range(6)] == [0, 10, 20, 30, 40, 255]
-    labelled = np.asarray(Layout(2, ("a", "b"), ("1", "2", "3")).compose(cells))
+    labelled = np.asarray(Grid(2, ("a", "b"), ("1", "2", "3")).compose(cells))
     assert np.array_equal(labelled[-90:, -60:], bare)
     assert (labelled[:20] < 128).any()
     assert (labelled[20:, :40] < 128).any()
@@ -95,7 +96,7 @@ def test_a_link_in_place_of_the_folder_of_frames(tmp_path: Path) -> None:
     (tmp_path / "precious" / "00.png").write_text("precious")
     (tmp_path / ".g.png.parts").symlink_to(tmp_path / "precious")
     with pytest.raises(Impossible, match=r"\.g\.png\.parts: is a link, and nothing goes where it leads; remove it, or"):
-        gallery.save_figure(tmp_path / "g.png", Shots(WORLD, QUICK, RAW), Layout(2), force=True, done=lambda *_: None)
+        gallery.save_figure(tmp_path / "g.png", Shots(WORLD, QUICK, RAW), Grid(2), force=True, done=lambda *_: None)
     assert content(tmp_path / "precious") == {"00.png": b"precious"}
 
 
@@ -133,9 +134,7 @@ def test_targets_that_cannot_be(tmp_path: Path) -> None:
 
 
 def figure(path: Path, columns: int, passes: tuple[str, ...] = (), *, force: bool = False) -> list[Path]:
-    return gallery.save_figure(
-        path, Shots(WORLD, QUICK, RAW, passes), Layout(columns), force=force, done=lambda *_: None
-    )
+    return gallery.save_figure(path, Shots(WORLD, QUICK, RAW, passes), Grid(columns), force=force, done=lambda *_: None)
 
 
 def test_figures_are_told_apart_by_layout_and_view(tmp_path: Path) -> None:
@@ -157,7 +156,7 @@ def test_figures_go_on_from_their_parts(tmp_path: Path) -> None:
     save(tmp_path / ".g.png.parts", ())
     (tmp_path / ".g.png.parts" / "02.png").unlink()
     gallery.save_figure(
-        tmp_path / "g.png", Shots(WORLD, QUICK, RAW), Layout(2), force=False, done=lambda count, _: told.append(count)
+        tmp_path / "g.png", Shots(WORLD, QUICK, RAW), Grid(2), force=False, done=lambda count, _: told.append(count)
     )
     assert told == [3, 4]
 
@@ -165,7 +164,7 @@ def test_figures_go_on_from_their_parts(tmp_path: Path) -> None:
 def test_figures_that_are_too_large_or_no_png(tmp_path: Path) -> None:
     large = Shots(WORLD, Settings(size=4096), gallery.traversal(WORLD))
     with pytest.raises(Impossible, match="70 images of size 4096 has more than 80,000,000 pixels"):
-        gallery.save_figure(tmp_path / "t.png", large, Layout(10), force=False, done=lambda *_: None)
+        gallery.save_figure(tmp_path / "t.png", large, Grid(10), force=False, done=lambda *_: None)
     with pytest.raises(Impossible, match=r"t\.jpg: give a name that ends in \.png"):
         figure(tmp_path / "t.jpg", 2)
 

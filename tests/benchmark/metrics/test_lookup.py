@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 
 from ident.benchmark import metrics
-from ident.benchmark.metrics import registry
+from ident.benchmark.metrics import lookup
 from ident.benchmark.metrics.metric import of_function
 from ident.render.aliases import Float64s
 from ident.render.errors import Failed, Impossible
 from ident.render.worlds.factors import Circle, Interval
 
-HERE = "tests.benchmark.metrics.test_registry"
+HERE = "tests.benchmark.metrics.test_lookup"
 RNG = np.random.default_rng(0)
 FACTORS = RNG.uniform(-1, 1, (200, 3))
 RECOVERED = FACTORS + RNG.normal(scale=0.3, size=(200, 3))
@@ -97,18 +97,18 @@ def test_a_metric_is_given_what_it_needs() -> None:
 
 
 def test_what_a_source_has_not_is_refused() -> None:
-    registry.check(["r2", f"{HERE}:CIRCLES", f"{HERE}:DRAWN"], (), "mine")
-    registry.check([f"{HERE}:MOVED"], ("labels", "interventions"), "mine")
+    lookup.check(["r2", f"{HERE}:CIRCLES", f"{HERE}:DRAWN"], (), "mine")
+    lookup.check([f"{HERE}:MOVED"], ("labels", "interventions"), "mine")
     with pytest.raises(Impossible) as error:
-        registry.check(["mcc", f"{HERE}:MOVED"], ("labels",), "mine")
+        lookup.check(["mcc", f"{HERE}:MOVED"], ("labels",), "mine")
     assert str(error.value) == f"mine: metric {HERE}:MOVED needs interventions, which its source has not; leave it out"
 
 
 def test_what_is_stored_and_what_is_taken_on_the_way() -> None:
-    assert registry.of_run(["mcc"]) == ("r2", "mcc", "spearman")
-    assert registry.of_run(["m:x", "r2"]) == ("r2", "mcc", "spearman", "m:x")
-    assert registry.on_the_way(["m:x", "r2"]) == ("r2", "mcc", "m:x")
-    assert registry.on_the_way(["spearman", "m:x"]) == ("r2", "mcc", "spearman")
+    assert lookup.of_run(["mcc"]) == ("r2", "mcc", "spearman")
+    assert lookup.of_run(["m:x", "r2"]) == ("r2", "mcc", "spearman", "m:x")
+    assert lookup.on_the_way(["m:x", "r2"]) == ("r2", "mcc", "m:x")
+    assert lookup.on_the_way(["spearman", "m:x"]) == ("r2", "mcc", "spearman")
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,7 @@ def test_what_is_stored_and_what_is_taken_on_the_way() -> None:
 )
 def test_a_metric_that_nobody_knows(name: Any, says: str) -> None:
     with pytest.raises(Impossible) as error:
-        registry.check_name(name)
+        lookup.check_name(name)
     assert str(error.value) == says
 
 
@@ -177,4 +177,4 @@ def test_a_score_outside_its_range_and_a_range_that_is_none() -> None:
     ],
 )
 def test_verdicts(name: str, value: float, chance: float, says: str) -> None:
-    assert registry.known(name).verdict(value, chance, samples=64, dim=10) == says
+    assert lookup.known(name).verdict(value, chance, samples=64, dim=10) == says

@@ -3,28 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from types import MappingProxyType
 
 import numpy as np
 
+from ident.benchmark import registry
 from ident.benchmark.metrics.metric import Metric, of_function
 from ident.render import plugins
-from ident.render.errors import Impossible, unknown
+from ident.render.errors import Impossible
 
-METRICS: Mapping[str, str] = MappingProxyType(
-    {
-        "r2": "ident.benchmark.metrics.r2:R2",
-        "mcc": "ident.benchmark.metrics.mcc:MCC",
-        "spearman": "ident.benchmark.metrics.mcc:SPEARMAN",
-    }
-)
-"""Where each is, by its name in tables."""
+METRICS: Mapping[str, str] = registry.METRICS.entries
 
 
 def check_name(name: object) -> None:
     """Refuse what names neither a metric of ours nor, as module:name, one of the user's. Nothing is imported."""
-    if not isinstance(name, str) or not (name in METRICS or plugins.is_one(name)):
-        raise unknown("metric", name, METRICS, "module:name of yours")
+    registry.METRICS.check(name)
 
 
 def load(name: str) -> Metric:
@@ -32,7 +24,7 @@ def load(name: str) -> Metric:
     check_name(name)
     metric = plugins.load(METRICS.get(name, name))
     if not isinstance(metric, Metric) and not callable(metric):
-        raise Impossible(f"metric {name}: is neither a Metric nor a function")
+        raise Impossible(f"{name}: is neither a Metric nor a function")
     return metric if isinstance(metric, Metric) else of_function(name, metric)
 
 
