@@ -20,7 +20,6 @@ from ident.render.worlds import World
 EPILOG = """\b
 Examples:
   ident render --n 250000 --gpus 4
-  ident render --n 25000 --split test
   ident render --n 250000 --positives "laplace(0.1)"
   ident render --world discs.py:world --n 10000
   ident render --n 250000 --out s3://bucket/3dident --ray-address auto

@@ -49,12 +49,13 @@ class Shots:
     raw: Float32s
     passes: tuple[str, ...] = ()
 
-    def check(self) -> None:
-        """Refuse passes that the world has not."""
+    def checked(self) -> Shots:
+        """These shots with their passes in order and once each; an error if the world has not all of them."""
         able = [name for name in self.settings.arrays(self.world) if name != "images"]
         for name in self.passes:
             if name not in able:
                 raise Impossible(f"pass {name!r}: choose from {', '.join(able) or 'none, this world has no passes'}")
+        return replace(self, passes=tuple(name for name in able if name in self.passes))
 
     def of(self, raw: Float32s) -> Shots:
         """Others of the kind."""
@@ -176,7 +177,7 @@ def picture(image: Uint8s) -> Image.Image:
 
 def save_all(folder: Path, shots: Shots, *, force: bool, done: Tell) -> list[_Target]:
     """Write 00.png, 01.png, ...; what is there is not rendered again."""
-    shots.check()
+    shots = shots.checked()
     make_folder(folder)
     count = len(shots.raw)
     digits = max(2, len(str(count - 1)))
@@ -252,7 +253,7 @@ def save_figure(path: Path, shots: Shots, grid: Grid, *, force: bool, done: Tell
         )
     if path.suffix.lower() != ".png":
         raise Impossible(f"{path}: give a name that ends in .png")
-    shots.check()
+    shots = shots.checked()
     make_folder(path.parent)
     views = ("image", *shots.passes)
     figures = {path if view == "image" else path.with_name(f"{path.stem}_{view}.png"): view for view in views}
