@@ -19,7 +19,7 @@ from ident.benchmark.suites.runs import Run
 from ident.benchmark.suites.suite import load_suite
 from ident.benchmark.suites.tiers import load_tier
 from ident.benchmark.training.schedule import Training
-from ident.render.store.manifest import Uniform
+from ident.render.store.recipe import Uniform
 from tests.render.engines import RECIPE
 from tests.render.store.test_dataset import paint
 

@@ -19,7 +19,7 @@ from PIL import EpsImagePlugin, Image
 from ident.benchmark.report import page, pictures, reading
 from ident.benchmark.suites.results import Result
 from ident.render.errors import Impossible
-from ident.render.worlds import latents
+from ident.render.worlds.threedident import WORLD
 from tests.benchmark.report.conftest import changed, written
 from tests.render.test_bombs import little_memory
 
@@ -200,7 +200,7 @@ def test_a_result_of_gigabytes_is_named_and_left_out(results: Path) -> None:
 
 def result_in(folder: Path) -> Result:
     run = ("table4", "quick", "box-normal", "", "unsupervised", 0)
-    return Result(*run, "{}", latents.NAMES, {}, (), (), 0.0, {}, {}, folder)
+    return Result(*run, "{}", WORLD.names, {}, (), (), 0.0, {}, {}, folder)
 
 
 def of_zeros(path: Path, value: float) -> None:
