@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ident.benchmark.suites import data as datasets
 from ident.benchmark.suites import suite as suites
 from ident.benchmark.suites.rows import KINDS
 from ident.benchmark.suites.suite import Suite
@@ -111,6 +110,8 @@ def bench(
     check_folder(out)
     suite = suites.load_suite(suite_name)
     suites.check_trusted(suite, trust=trust)
+    from ident.benchmark.suites import data as datasets  # here, as it takes the stage
+
     if suite.stored and not render:
         datasets.check_all_there(datasets.places(data, test_data))
 

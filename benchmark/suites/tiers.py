@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-import tomllib
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, fields, replace
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import Any, cast
 from ident.benchmark.latents.distributions import SCALE
 from ident.benchmark.metrics.arrays import LEAST
 from ident.benchmark.registry import ENCODERS
-from ident.benchmark.suites.toml import frozen, read_ours
+from ident.benchmark.suites.toml import frozen, read_file, read_ours
 from ident.benchmark.training.schedule import Training, is_number
 from ident.render import plugins
 from ident.render.blender.settings import PRESETS
@@ -115,14 +114,11 @@ def read_tier(name: str, *, stored: bool) -> Tier:
         stem = Path(name).stem
         if stem in TIERS or not re.fullmatch(r"\w[\w.-]*", stem):
             raise Impossible(f"{name}: its results would go to a folder {stem!r}; give it another name")
+        content = read_file(Path(name), "tier", f"{', '.join(TIERS)}, or a file")
         try:
-            return tier_of(stem, tomllib.loads(Path(name).read_text()))
-        except OSError as error:
-            raise Impossible(f"{name}: {error.strerror}; give {', '.join(TIERS)}, or a file") from error
+            return tier_of(stem, content)
         except Impossible as error:
             raise Impossible(f"{name}: {error}") from error
-        except (ValueError, TypeError, RecursionError) as error:
-            raise Impossible(f"{name}: is no tier ({error}); see tiers.toml beside the suites") from error
     if name not in TIERS:
         raise Impossible(f"tier {name!r}: choose from {', '.join(TIERS)}, or give a file that ends in .toml")
     return tier_of(name, read_ours("tiers")["dataset" if stored else "mixed"][name])

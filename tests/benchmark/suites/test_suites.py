@@ -354,7 +354,7 @@ def test_files_that_are_no_tiers(tmp_path: Path) -> None:
     with pytest.raises(Impossible, match=r"none.toml: No such file"):
         load_tier(str(tmp_path / "none.toml"))
     (tmp_path / "d.toml").mkdir()
-    with pytest.raises(Impossible, match=r"d.toml: Is a directory"):
+    with pytest.raises(Impossible, match=r"d.toml: is not a file"):
         load_tier(str(tmp_path / "d.toml"))
 
 
