@@ -148,7 +148,7 @@ def test_by_ray_as_in_this_process(ident: Run, tmp_path: Path) -> None:
 
 TIER = """
 samples = 512
-whiten = true
+model = { whiten = true }
 supervised = { steps = 60, batch_size = 64, learning_rate = 1e-3, optimizer = "muon", looks = 6 }
 unsupervised = { steps = 200, batch_size = 64, learning_rate = 1e-3, optimizer = "muon", looks = 8 }
 """
@@ -249,8 +249,8 @@ def test_a_tier_of_its_own_by_ray_with_curves(ident: Run, tmp_path: Path) -> Non
 
 IMAGES = """
 samples = 32
-encoder = "mine:encoder"
-scale = 0.3
+model = { encoder = "mine:encoder" }
+pairs = { scale = 0.3 }
 supervised = { steps = 4, batch_size = 8, learning_rate = 1e-3 }
 unsupervised = { steps = 120, batch_size = 8, learning_rate = 1e-3, looks = 12 }
 """
@@ -344,7 +344,7 @@ def test_two_processes_share_each_batch(images: tuple[str, ...], ident: Run, tmp
         (["--suite", "table2", "--gpus", "2"], "--gpus 2: PyTorch sees 0 here; give fewer, or none for the CPU"),
         (
             ["--suite", "table2", "--gpus", "2", "--parallel"],
-            "--gpus shares each batch, --parallel has a run",
+            "--gpus share each batch, parallel has a run",
         ),
         (["--tier", "paper", "--render"], "--render: tier paper has nothing to render"),
         (["--suite", "table2", "--loss", "nowhere:loss"], "nowhere:loss: cannot be loaded (No module named 'nowhere')"),
@@ -355,7 +355,7 @@ def test_two_processes_share_each_batch(images: tuple[str, ...], ident: Run, tmp
         (["--suite", "table2", "--data", "x"], "--suite table2: has no images; leave out --data"),
         (
             ["--suite", "table2", "--space", "sphere"],
-            "no row with model-space sphere. Its rows are laplace-box-laplace: ",
+            "no row with space sphere. Its rows are laplace-box-laplace: ",
         ),
         (["--suite", "table2", "--row", "normal-box"], "row 'normal-box': choose from laplace-box-laplace"),
         (["--suite", "table2", "--tier", "desktop"], "'desktop': choose from demo, laptop, paper"),
@@ -370,7 +370,7 @@ def test_two_processes_share_each_batch(images: tuple[str, ...], ident: Run, tmp
             ["--suite", "table2", "--loss", "math:hypot", "--kind", "supervised"],
             "--kind supervised: --loss is of",
         ),
-        (["--suite", "table2", "--parallel", "--device", "cuda:1"], "--device cuda:1: --gpus, --parallel"),
+        (["--suite", "table2", "--parallel", "--device", "cuda:1"], "--device cuda:1: gpus, parallel"),
         (["--suite", "aninfonce", "--row", "hard-negatives", "--loss", "math:hypot"], "none of these rows has pairs"),
     ],
 )

@@ -173,7 +173,7 @@ Path("imported").touch()
 
 def test_a_module_that_a_tier_names_is_imported_where_one_trusts_it(typed: Typed, stranger: Path) -> None:
     (stranger / "an_encoder.py").write_text(ENCODER)
-    (stranger / "t.toml").write_text('encoder = "an_encoder:net"' + TIER)
+    (stranger / "t.toml").write_text('model = { encoder = "an_encoder:net" }' + TIER)
     arguments = (IDENT, *BENCH, "--kind", "supervised", "--tier", "t.toml")
     done = typed(*arguments)
     assert (done.returncode, done.stdout, done.stderr) == (

@@ -16,22 +16,18 @@ metrics = ["mine:closeness", "mcc"]
 
 [[rows]]
 id = "a-row"
-latent_space = "box(3, 0, 1)"
-marginal = "uniform"
-conditional = "normal(0.2)"
-model_space = "box"
-model = "normal"
-dim = 3
+source = "mixed(box(3, 0, 1))"
+pairs = "drawn(normal(0.2))"
+space = "box"
+objective = "infonce(normal)"
 paper = { unsupervised = { mcc = [98.0, 0.5] } }
 
 [[rows]]
 id = "another"
-latent_space = "box(3, 0, 1)"
-marginal = "uniform"
-conditional = "laplace(0.2)"
-model_space = "box"
-model = "laplace"
-dim = 3
+source = "mixed(box(3, 0, 1))"
+pairs = "drawn(laplace(0.2))"
+space = "box"
+objective = "infonce(laplace)"
 """
 MINE = """
 from ident.benchmark.metrics import Metric
@@ -111,9 +107,9 @@ def test_reports_import_nothing_of_a_suite(ident: Run, tmp_path: Path) -> None:
             True,
             "suite: metric mine:MOVED needs interventions, which its source has not",
         ),
-        ("mine:closeness", "mine:nothing", True, "mine:nothing: cannot be had"),
+        ("mine:closeness", "mine:nothing", True, "mine:nothing: cannot be loaded"),
         ("mine:closeness", "spearmann", True, "suite.toml: metric 'spearmann': choose from r2, mcc, spearman, or mod"),
-        ('"normal(0.2)"', '"nomal(0.2)"', True, "nobody knows 'nomal'; did you mean normal?"),
+        ("drawn(normal", "drawn(nomal", True, "nobody knows 'nomal'; did you mean normal?"),
         ('"a-row"', '"../a"', True, "suite.toml: row ../a: id '../a': give small letters, digits"),
         ('"a-row"', '"another"', True, "suite.toml: 2 rows have the id another: give each its own"),
     ],

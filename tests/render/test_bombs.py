@@ -19,7 +19,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import h5py
@@ -317,25 +316,29 @@ PAGES = {
     "has 4294967296 bytes, more than there are": page(1, 2**32) + page(HUGE, 0),
     "has -9 bytes, more than there are": page(1, -9),
     "does not end": b"\x15" + b"\xff" * 20,
-    "a field of kind 9": page(1, 0, b"\x19"),
+    "a field is of kind 14": page(1, 0, b"\x1e"),
 }
+
+
+def parquet_of(pages: bytes, rows: int = 1) -> io.BytesIO:
+    """Pages of one column, and a footer that says where they lie."""
+    metadata = b"\x39\x18\x05image" + b"\x46" + number(len(pages)) + b"\x26" + number(0) + b"\x00"
+    group = b"\x19\x1c" + b"\x3c" + metadata + b"\x00" + b"\x26" + number(rows) + b"\x00"
+    footer = b"\x49\x1c" + group + b"\x00"
+    return io.BytesIO(pages + footer + len(footer).to_bytes(4, "little") + b"PAR1")
 
 
 @pytest.mark.parametrize("said", PAGES)
 def test_pages_that_ask_for_what_is_not_there(said: str) -> None:
-    column = SimpleNamespace(
-        path_in_schema="image.bytes",
-        dictionary_page_offset=None,
-        data_page_offset=0,
-        total_compressed_size=len(PAGES[said]),
-    )
-    group = SimpleNamespace(num_rows=1, num_columns=1, column=lambda _: column)
-    metadata = SimpleNamespace(num_row_groups=1, row_group=lambda _: group)
     with pytest.raises(ValueError, match=said):
-        pages.check(metadata, io.BytesIO(PAGES[said]), {"image": 1})
-    honest = page(100, 50) + bytes(50)
-    column.total_compressed_size = len(honest)
-    pages.check(metadata, io.BytesIO(honest), {"image": 1})
+        pages.check(parquet_of(PAGES[said]), {"image": 1})
+    pages.check(parquet_of(page(100, 50) + bytes(50)), {"image": 1})
+
+
+@pytest.mark.parametrize("tail", [b"", b"PAR1", bytes(4) + b"PAR1", b"\xff" * 4 + b"PAR1", b"\x01\x00\x00\x00PAR2"])
+def test_footers_that_are_none(tail: bytes) -> None:
+    with pytest.raises(ValueError, match=r"it ends in b'.*' behind a footer of \d+ bytes"):
+        pages.check(io.BytesIO(tail), {"image": 1})
 
 
 @pytest.mark.parametrize("codec", ["snappy", "gzip", "zstd", "none"])

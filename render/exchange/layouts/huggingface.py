@@ -119,7 +119,7 @@ class HuggingFace(Sharded):
             names = table.schema_arrow.names
             if not set(READ) <= set(names):
                 raise ValueError(f"the columns are {', '.join(names)}; wanted are {' and '.join(READ)}")
-            pages.check(table.metadata, file, dict(zip(READ, (1, len(self.factors)), strict=True)))
+            pages.check(file, dict(zip(READ, (1, len(self.factors)), strict=True)))
             for batch in table.iter_batches(1, columns=list(READ)):  # a value may be as large as its page
                 for row in batch.to_pylist():
                     image = row["image"]["bytes"] if isinstance(row["image"], dict) else row["image"]

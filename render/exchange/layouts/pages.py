@@ -11,19 +11,27 @@ from typing import IO, Any
 LARGEST_PAGE = 2**27  # bytes, unpacked
 LARGEST_HEADER = 2**20
 
+LARGEST_FOOTER = 2**24
+MAGIC = b"PAR1"
+
 UNPACKED, PACKED, DATA, DATA_V2 = 2, 3, 5, 8
 """Fields of a page's header: its sizes, and what is said of its values, of which the first field is how many."""
+GROUPS, COLUMNS, ROWS, METADATA = 4, 1, 3, 3
+"""Fields of a footer, of a row group (two of them), and of a column there."""
+PATH, BYTES, FIRST_PAGE, DICTIONARY = 3, 7, 9, 11
+"""Fields of a column's metadata. pyarrow has them, too, but ends the process where they do not fit its schema."""
 
 
-def check(metadata: Any, file: IO[bytes], most: dict[str, int]) -> None:
+def check(file: IO[bytes], most: dict[str, int]) -> None:
     """Refuse pages that ask for more than LARGEST_PAGE, or hold more values of a column than `most` for each row."""
-    for group in (metadata.row_group(number) for number in range(metadata.num_row_groups)):
-        for column in (group.column(number) for number in range(group.num_columns)):
-            name = column.path_in_schema.partition(".")[0]
+    for group in footer(file)[GROUPS]:
+        rows = group[ROWS]
+        for column in (chunk[METADATA] for chunk in group[COLUMNS]):
+            name = column[PATH][0].decode()
             if name not in most:
                 continue
-            place = min(column.dictionary_page_offset or column.data_page_offset, column.data_page_offset)
-            end, values = place + column.total_compressed_size, 0
+            place = min(column.get(DICTIONARY) or column[FIRST_PAGE], column[FIRST_PAGE])
+            end, values = place + column[BYTES], 0
             while place < end:
                 file.seek(place)
                 begin = io.BytesIO(file.read(LARGEST_HEADER))
@@ -32,48 +40,64 @@ def check(metadata: Any, file: IO[bytes], most: dict[str, int]) -> None:
                     raise ValueError(f"a page of {name} has {header[UNPACKED]} bytes, more than {LARGEST_PAGE}")
                 counts = [header[kind][1] for kind in (DATA, DATA_V2) if kind in header]
                 values += sum(counts)
-                if min(counts, default=0) < 0 or values > most[name] * group.num_rows:
-                    raise ValueError(f"{group.num_rows} rows have {values} values of {name}")
+                if min(counts, default=0) < 0 or values > most[name] * rows:
+                    raise ValueError(f"{rows} rows have {values} values of {name}")
                 place += begin.tell() + header[PACKED]
                 if header[PACKED] < 0 or place > end:
                     raise ValueError(f"a page of {name} has {header[PACKED]} bytes, more than there are")
 
 
+def footer(file: IO[bytes]) -> dict[int, Any]:
+    """The fields of what stands at a file's end, which says where its pages lie."""
+    end = file.seek(0, io.SEEK_END)
+    file.seek(max(0, end - 8))
+    size, magic = int.from_bytes(file.read(4), "little"), file.read()
+    if magic != MAGIC or not 0 < size <= min(LARGEST_FOOTER, end - 8):
+        raise ValueError(f"it ends in {magic!r} behind a footer of {size} bytes")
+    file.seek(end - 8 - size)
+    return structure(io.BytesIO(file.read(size)))
+
+
 def structure(file: IO[bytes]) -> dict[int, Any]:
-    """The fields of a structure that are structures or numbers of 32 bits, as those that count are."""
+    """The fields of a structure by their numbers."""
     fields, name = dict[int, Any](), 0
     while head := file.read(1)[0]:
         name = name + (head >> 4) if head >> 4 else number(file)
-        match head & 15:
-            case 1 | 2:  # true, false
-                pass
-            case 3:
-                file.read(1)
-            case 4 | 6:
-                number(file)
-            case 5:
-                fields[name] = number(file)
-            case 8:
-                file.seek(varint(file), io.SEEK_CUR)
-            case 12:
-                fields[name] = structure(file)
-            case kind:
-                raise ValueError(f"a page's header has a field of kind {kind}")
+        fields[name] = None if head & 15 in (1, 2) else value(file, head & 15)  # a field that is true or false
     return fields
+
+
+def value(file: IO[bytes], kind: int) -> Any:
+    """A value of a kind, if its kind is one that Parquet has."""
+    match kind:
+        case 1 | 2 | 3:  # in a list, true and false take a byte
+            return file.read(1)[0]
+        case 4 | 5 | 6:
+            return number(file)
+        case 7:
+            return file.read(8)
+        case 8:
+            return file.read(varint(file))
+        case 9 | 10:
+            head = file.read(1)[0]
+            return [value(file, head & 15) for _ in range(varint(file) if head >> 4 == 15 else head >> 4)]
+        case 12:
+            return structure(file)
+    raise ValueError(f"a field is of kind {kind}")
 
 
 def number(file: IO[bytes]) -> int:
     """A whole number: its sign is its last bit."""
-    value = varint(file)
-    return value >> 1 ^ -(value & 1)
+    folded = varint(file)
+    return folded >> 1 ^ -(folded & 1)
 
 
 def varint(file: IO[bytes]) -> int:
     """A number of seven bits a byte."""
-    value = 0
+    total = 0
     for shift in range(0, 70, 7):
         (byte,) = file.read(1)
-        value |= (byte & 127) << shift
+        total |= (byte & 127) << shift
         if byte < 128:
-            return value
+            return total
     raise ValueError("a page's header has a number that does not end")

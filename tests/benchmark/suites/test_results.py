@@ -20,12 +20,10 @@ title = "Mine"
 metrics = ["r2", "mine:own"]
 [[rows]]
 id = "a-row"
-latent_space = "sphere"
-marginal = "uniform"
-conditional = "vmf(10)"
-model_space = "sphere"
-model = "vmf"
-dim = 2
+source = "mixed(sphere(2), uniform)"
+pairs = "drawn(vmf(10))"
+space = "sphere"
+objective = "infonce(vmf)"
 kinds = ["identity"]
 """
 R2 = Score(0.5, (0.25, 0.75), 0.25, 0.75, -0.125)
@@ -59,7 +57,7 @@ def test_what_is_written_is_read(result: Result, mine: Suite, tmp_path: Path) ->
     assert read == result
     assert read.run == ("my-suite", "quick", "a-row", "", "identity", 0)
     assert read.scores["test"]["r2"] == R2
-    assert read.settings["dim"] == 2
+    assert read.settings["source"] == "mixed(sphere(2), uniform)"
     with pytest.raises(FrozenInstanceError):
         read.seed = 1  # type: ignore[misc]
 

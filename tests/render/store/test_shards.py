@@ -184,7 +184,7 @@ def not_filtered(file: h5py.File) -> None:
 
 
 HOSTILE: dict[str, Callable[[h5py.File], object]] = {
-    "format 2, not 1": lambda file: file.attrs.__setitem__("format", 2),
+    "format 3, not 1 or 2": lambda file: file.attrs.__setitem__("format", 3),
     "no index": lambda file: file.pop("index"),
     "latents is float64": lambda file: set_array(file, "latents", RAW.astype(float)),
     r"latents is float32 \(2, 10\)": lambda file: set_array(file, "latents", RAW[:2]),
