@@ -14,11 +14,15 @@ LARGEST_HEADER = 2**20
 LARGEST_FOOTER = 2**24
 MAGIC = b"PAR1"
 
-UNPACKED, PACKED, DATA, DATA_V2 = 2, 3, 5, 8
-"""Fields of a page's header: its sizes, and what is said of its values, of which the first field is how many."""
-GROUPS, COLUMNS, ROWS, METADATA = 4, 1, 3, 3
+Field = tuple[int, int]
+"""The kind of a value, and the field's number: a reader passes by what has another kind than the field's."""
+I32, I64, TEXT, LIST, STRUCTURE = 5, 6, 8, 9, 12
+
+UNPACKED, PACKED, DATA, DATA_V2, COUNT = (I32, 2), (I32, 3), (STRUCTURE, 5), (STRUCTURE, 8), (I32, 1)
+"""Fields of a page's header: its sizes, and what is said of its values, of which the last field is how many."""
+GROUPS, COLUMNS, ROWS, METADATA = (LIST, 4), (LIST, 1), (I64, 3), (STRUCTURE, 3)
 """Fields of a footer, of a row group (two of them), and of a column there."""
-PATH, BYTES, FIRST_PAGE, DICTIONARY = 3, 7, 9, 11
+PATH, BYTES, FIRST_PAGE, DICTIONARY = (LIST, 3), (I64, 7), (I64, 9), (I64, 11)
 """Fields of a column's metadata. pyarrow has them, too, but ends the process where they do not fit its schema."""
 
 
@@ -38,7 +42,7 @@ def check(file: IO[bytes], most: dict[str, int]) -> None:
                 header = structure(begin)
                 if not 0 <= header[UNPACKED] <= LARGEST_PAGE:
                     raise ValueError(f"a page of {name} has {header[UNPACKED]} bytes, more than {LARGEST_PAGE}")
-                counts = [header[kind][1] for kind in (DATA, DATA_V2) if kind in header]
+                counts = [header[kind][COUNT] for kind in (DATA, DATA_V2) if kind in header]
                 values += sum(counts)
                 if min(counts, default=0) < 0 or values > most[name] * rows:
                     raise ValueError(f"{rows} rows have {values} values of {name}")
@@ -47,7 +51,7 @@ def check(file: IO[bytes], most: dict[str, int]) -> None:
                     raise ValueError(f"a page of {name} has {header[PACKED]} bytes, more than there are")
 
 
-def footer(file: IO[bytes]) -> dict[int, Any]:
+def footer(file: IO[bytes]) -> dict[Field, Any]:
     """The fields of what stands at a file's end, which says where its pages lie."""
     end = file.seek(0, io.SEEK_END)
     file.seek(max(0, end - 8))
@@ -58,12 +62,13 @@ def footer(file: IO[bytes]) -> dict[int, Any]:
     return structure(io.BytesIO(file.read(size)))
 
 
-def structure(file: IO[bytes]) -> dict[int, Any]:
-    """The fields of a structure by their numbers."""
-    fields, name = dict[int, Any](), 0
+def structure(file: IO[bytes]) -> dict[Field, Any]:
+    """The fields of a structure."""
+    fields, name = dict[Field, Any](), 0
     while head := file.read(1)[0]:
         name = name + (head >> 4) if head >> 4 else number(file)
-        fields[name] = None if head & 15 in (1, 2) else value(file, head & 15)  # a field that is true or false
+        kind = head & 15
+        fields[kind, name] = None if kind in (1, 2) else value(file, kind)  # a field that is true or false
     return fields
 
 
@@ -72,11 +77,11 @@ def value(file: IO[bytes], kind: int) -> Any:
     match kind:
         case 1 | 2 | 3:  # in a list, true and false take a byte
             return file.read(1)[0]
-        case 4 | 5 | 6:
+        case 4 | 5 | 6:  # whole numbers
             return number(file)
         case 7:
             return file.read(8)
-        case 8:
+        case 8:  # TEXT
             return file.read(varint(file))
         case 9 | 10:
             head = file.read(1)[0]
