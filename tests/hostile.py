@@ -159,7 +159,7 @@ def code_in_the_folder(field: Field) -> None:
     for typed in commands:
         field.ident(*typed, codes=(0, 1))
         end(field.mark)
-    (field.folder / "tiny.toml").write_text('encoder = "mine:encoder"\n' + TIER)
+    (field.folder / "tiny.toml").write_text('model = { encoder = "mine:encoder" }\n' + TIER)
     assert "mine" in field.ident(*TABLE4[:-2], codes=(2,))
 
 
