@@ -24,6 +24,8 @@ from tests.processes import HANG, MARK, end, started_by, wait_for
 # For those that start Ray in this process: read as ray is imported, see ident.render.stage.cluster.
 os.environ.update(RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER="0", RAY_USAGE_STATS_ENABLED="0", RAY_AUTH_MODE="token")
 os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
+# Read as OpenMP is loaded: threads that wait by spinning take the cores from the other workers of pytest.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # as in the background of a shell; what is started inherits it
     signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -62,8 +62,8 @@ def test_the_same_dataset_is_rendered(ident: Run, tmp_path: Path, split: str) ->
 
 
 @pytest.mark.parametrize("name", golden.PAIRS)
-def test_the_same_pairs_are_drawn(ident: Run, tmp_path: Path, name: str) -> None:
-    pairs = golden.pairs(run_by(ident), name, tmp_path)
+def test_the_same_pairs_are_drawn(ident_here: Run, tmp_path: Path, name: str) -> None:
+    pairs = golden.pairs(run_by(ident_here), name, tmp_path)
     with np.load(golden.FOLDER / "pairs.npz") as pinned:
         assert {f"{name}: {column}" for column in pairs} == {
             column for column in pinned if column.startswith(f"{name}: ")

@@ -74,10 +74,13 @@ def test_a_table_is_made_once(ident: Run, tmp_path: Path) -> None:
 ROWS = ("--row", "box-normal-normal", "--row", "box-laplace-gennorm3")
 
 
-def test_rows_can_be_told_apart_on_a_pipe_and_on_a_terminal(ident: Run, tmp_path: Path) -> None:
+def test_rows_can_be_told_apart_on_a_pipe_and_on_a_terminal(
+    ident: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "tiny.toml").write_text(TIER.replace("60,", "4,").replace("200,", "4,"))
     arguments = ("bench", "--suite", "table1", "--tier", "tiny.toml", *ROWS, "--device", "cpu")
-    piped = ident(*arguments, env={name: value for name, value in os.environ.items() if name != "COLUMNS"})
+    monkeypatch.delenv("COLUMNS", raising=False)
+    piped = ident(*arguments)
     assert piped.returncode == 0, piped.stderr
     for row in (
         "box-normal-normal     box, uniform, normal(0.05)   unbounded, normal",

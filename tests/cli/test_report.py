@@ -8,8 +8,9 @@ from pathlib import Path
 from tests.conftest import Run
 
 
-def test_a_page_of_what_bench_made(ident: Run, tmp_path: Path) -> None:
-    done = ident("bench", "--suite", "table2", "--row", "normal-box-normal", "--kind", "identity", "--device", "cpu")
+def test_a_page_of_what_bench_made(ident: Run, ident_here: Run, tmp_path: Path) -> None:
+    row = ("--suite", "table2", "--row", "normal-box-normal", "--kind", "identity", "--device", "cpu")
+    done = ident_here("bench", *row)
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "results" / "table2" / "laptop" / "results.jsonl").read_text().count("\n") == 1
     broken = tmp_path / "results" / "table2" / "laptop" / "broken" / "result.json"
@@ -21,7 +22,7 @@ def test_a_page_of_what_bench_made(ident: Run, tmp_path: Path) -> None:
     assert len(done.stderr.splitlines()) == 1
     assert str(broken.relative_to(tmp_path)) in done.stderr
     assert "46.55 ± 1.34" in (tmp_path / "report" / "index.html").read_text()
-    done = ident("report", "results/table2", "results", "--out", "page", "--json")
+    done = ident_here("report", "results/table2", "results", "--out", "page", "--json")
     assert done.returncode == 0, done.stderr
     said = json.loads(done.stdout)
     assert set(said) == {"page", "files", "results"}

@@ -51,8 +51,8 @@ def files(tmp_path: Path) -> None:
         (tmp_path / name).write_text(text)
 
 
-def test_a_suite_of_ones_own_with_a_metric_of_ones_own(ident: Run, tmp_path: Path) -> None:
-    done = ident(*BENCH, "--trust", "--json")
+def test_a_suite_of_ones_own_with_a_metric_of_ones_own(ident: Run, ident_here: Run, tmp_path: Path) -> None:
+    done = ident_here(*BENCH, "--trust", "--json")
     assert done.returncode == 0, done.stderr
     said = json.loads(done.stdout)
     assert (said["suite"], said["metrics"]) == ("suite", ["mine:closeness", "mcc"])
@@ -67,7 +67,7 @@ def test_a_suite_of_ones_own_with_a_metric_of_ones_own(ident: Run, tmp_path: Pat
     result = json.loads((folder / "a-row-unsupervised-seed0" / "result.json").read_text())
     assert set(result["scores"]["test"]) == {"r2", "mcc", "spearman", "mine:closeness"}
     assert "mine:closeness" in result["history"][0]
-    again = ident(*BENCH, "--trust")
+    again = ident_here(*BENCH, "--trust")
     assert again.returncode == 0, again.stderr
     assert "3 runs of 3 done before" in again.stderr
     (tmp_path / "mine.py").write_text(MINE.replace("1 / (1 +", "1 / (2 +"))
@@ -75,13 +75,13 @@ def test_a_suite_of_ones_own_with_a_metric_of_ones_own(ident: Run, tmp_path: Pat
     assert other.returncode == 2, other.stdout
     assert "belongs to another run, of own " in other.stderr
 
-    report = ident("report", "--suite", "suite.toml", "--json")
+    report = ident_here("report", "--suite", "suite.toml", "--json")
     assert report.returncode == 0, report.stderr
     assert report.stderr == ""
     records = json.loads(report.stdout)["results"]
     assert {(one["suite"], one["row"], one["split"]) for one in records} == {("suite", "a-row", "test")}
     assert "My suite, tier tiny" in (tmp_path / "report" / "index.html").read_text()
-    without = ident("report", "--out", "without")
+    without = ident_here("report", "--out", "without")
     assert without.returncode == 2
     *warned, last = without.stderr.splitlines()
     assert len(warned) == 3
@@ -89,8 +89,8 @@ def test_a_suite_of_ones_own_with_a_metric_of_ones_own(ident: Run, tmp_path: Pat
     assert last.startswith("ident: results: none of its 3 results can be read; ")
 
 
-def test_reports_import_nothing_of_a_suite(ident: Run, tmp_path: Path) -> None:
-    assert ident(*BENCH, "--trust", "--kind", "identity").returncode == 0
+def test_reports_import_nothing_of_a_suite(ident: Run, ident_here: Run, tmp_path: Path) -> None:
+    assert ident_here(*BENCH, "--trust", "--kind", "identity").returncode == 0
     (tmp_path / "mine.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w').close()\n")
     done = ident("report", "--suite", "suite.toml")
     assert done.returncode == 0, done.stderr
