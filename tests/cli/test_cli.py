@@ -185,7 +185,7 @@ def test_in_an_empty_folder_it_says_at_once_what_to_type(tmp_path: Path, argumen
 )
 @pytest.mark.usefixtures("raw_file")
 def test_where_nothing_can_be_written_no_work_begins(
-    ident: Run, tmp_path: Path, arguments: tuple[str, ...], out: str
+    ident_here: Run, tmp_path: Path, arguments: tuple[str, ...], out: str
 ) -> None:
     """Not even where root may write, by the system's permissions."""
     if arguments[0] in ("pairs", "push", "export"):
@@ -194,7 +194,7 @@ def test_where_nothing_can_be_written_no_work_begins(
         (tmp_path / "published" / "images").mkdir(parents=True)
         np.save(tmp_path / "published" / "raw_latents.npy", WORLD.draw(seed=0, split="test", start=0, n=1))
     files = set(tmp_path.rglob("*"))
-    done = ident(*arguments)
+    done = ident_here(*arguments)
     instead = "DEST" if arguments[0] == "push" else "--out"
     cannot = "nothing can be written there" if out == "/proc" else "cannot be made"
     assert done.stderr == f"ident: {out}: {cannot} (No such file or directory); give another {instead}\n"
@@ -248,8 +248,8 @@ def test_the_impossible_is_refused_in_one_line(ident_here: Run, arguments: list[
     assert done.stderr.startswith("ident: ")
 
 
-def test_debug_shows_where(ident: Run) -> None:
-    done = ident("show", "--raw-latents", "nowhere.npy", "--out", "d", "--debug")
+def test_debug_shows_where(ident_here: Run) -> None:
+    done = ident_here("show", "--raw-latents", "nowhere.npy", "--out", "d", "--debug")
     assert "Traceback" in done.stderr
     assert done.returncode == 2
     assert done.stderr.splitlines()[-1].startswith("ident: nowhere.npy")

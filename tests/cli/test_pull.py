@@ -104,24 +104,24 @@ def test_what_cannot_be(ident_here: Run, arguments: tuple[str, ...], code: int, 
         ("https://zenodo.invalid/x.tar",),
     ],
 )
-def test_without_a_network(ident: Run, source: tuple[str, ...], tmp_path: Path) -> None:
-    done = ident("pull", *source)
+def test_without_a_network(ident_here: Run, source: tuple[str, ...], tmp_path: Path) -> None:
+    done = ident_here("pull", *source)
     why = r"\((its name is not known here|no answer)\)"  # the second where the look-up itself goes nowhere
     assert re.fullmatch(rf"ident: zenodo\.invalid cannot be reached {why}: is there a network\?\n", done.stderr)
     assert (done.returncode, done.stdout) == (1, "")
     assert not list(tmp_path.iterdir())
 
 
-def test_a_server_that_is_rude(ident: Run, tmp_path: Path) -> None:
+def test_a_server_that_is_rude(ident_here: Run, tmp_path: Path) -> None:
     (tmp_path / "served").mkdir()
     with serving(tmp_path / "served") as moods:
         moods.raw = lambda _: [b"HTTP/1.1 403 \x1b]0;owned\x07\r\n\r\n"]
         for command in ("pull", "info", "verify"):
-            done = ident(command, f"{moods.url}/d")
+            done = ident_here(command, f"{moods.url}/d")
             assert done.returncode == 1
             assert done.stderr == f"ident: {moods.url}/d/dataset.json: answers 403 Forbidden\n"
         moods.raw = lambda _: [b"HTTP/1.1 302 Found\r\nLocation: file:///etc/passwd\r\n\r\n"]
-        done = ident("pull", f"{moods.url}/x.tar")
+        done = ident_here("pull", f"{moods.url}/x.tar")
         assert done.returncode == 1
         said = "is redirected to 'file:///etc/passwd'; only to http:// and https:// it is followed"
         assert done.stderr == f"ident: {moods.url}/x.tar: {said}\n"
@@ -140,44 +140,44 @@ def stand_in(folder: Path) -> None:
     (folder / "records" / "4502485").write_text(json.dumps({"files": files}))
 
 
-def test_the_published_dataset_by_its_name(ident: Run, tmp_path: Path) -> None:
+def test_the_published_dataset_by_its_name(ident_here: Run, tmp_path: Path) -> None:
     (tmp_path / "zenodo").mkdir()
     stand_in(tmp_path / "zenodo")
     with serving(tmp_path / "zenodo") as moods:
         moods.changed = lambda path, data: data.replace(b"URL", moods.url.encode()) if "records" in path else data
         moods.cut = 0.3
-        done = ident("pull", "3dident", "--zenodo", moods.url)
+        done = ident_here("pull", "3dident", "--zenodo", moods.url)
         assert done.returncode == 0, done.stderr
         assert done.stdout.splitlines() == [
             "data/3dident/dataset.json: 20 images, 0.0 MB", "data/3dident-test/dataset.json: 20 images, 0.0 MB",
         ]  # fmt: skip
         for folder in ("data/3dident", "data/3dident-test"):
-            assert ident("verify", folder).returncode == 0
-            said = ident("info", folder).stdout
+            assert ident_here("verify", folder).returncode == 0
+            said = ident_here("info", folder).stdout
             assert "elsewhere, how is not known" in said
             assert "layout 3dident, origin zenodo:4502485/3dident_t" in said
             assert np.array_equal(Dataset(tmp_path / folder).latents, RAW)
         asked = len(moods.asked)
-        assert ident("pull", "3dident", "--zenodo", moods.url).returncode == 0
+        assert ident_here("pull", "3dident", "--zenodo", moods.url).returncode == 0
         assert len([path for path, _ in moods.asked[asked:] if path.endswith(".tar")]) == 0
         moods.cut, archive = 0.0, tmp_path / "zenodo" / "3dident_test.tar"
         archive.write_bytes(archive.read_bytes()[:-1] + b"x")
-        done = ident("pull", "3dident", "--zenodo", moods.url, "--out", "other")
+        done = ident_here("pull", "3dident", "--zenodo", moods.url, "--out", "other")
         assert done.returncode == 1
         assert "3dident_test.tar: arrived damaged, its md5 is" in done.stderr
         assert not (tmp_path / "other-test" / "dataset.json").exists()
-        done = ident("pull", f"{moods.url}/3dident_train.tar?download=1")
+        done = ident_here("pull", f"{moods.url}/3dident_train.tar?download=1")
         assert "data/3dident_train/dataset.json: 20 images" in done.stdout
-        done = ident("pull", f"{moods.url}/none.tar")
+        done = ident_here("pull", f"{moods.url}/none.tar")
         assert (done.returncode, done.stderr.splitlines()[-1]) == (2, f"ident: {moods.url}/none.tar: is not there")
-    done = ident("import", "zenodo/3dident_train.tar", "--from", "3dident", "--out", "imported", "--codec", "fast")
+    done = ident_here("import", "zenodo/3dident_train.tar", "--from", "3dident", "--out", "imported", "--codec", "fast")
     assert done.returncode == 0, done.stderr
     assert np.array_equal(Dataset(tmp_path / "imported").images(range(N)), WANTED)
 
 
-def test_names_that_nobody_knows(ident: Run) -> None:
-    assert ident("pull", "--list").stdout.startswith("3dident: zenodo:4502485, 3dident_train.tar")
-    listed = json.loads(ident("pull", "--list", "--json").stdout)
+def test_names_that_nobody_knows(ident_here: Run) -> None:
+    assert ident_here("pull", "--list").stdout.startswith("3dident: zenodo:4502485, 3dident_train.tar")
+    listed = json.loads(ident_here("pull", "--list", "--json").stdout)
     assert listed["3dident"] == ["zenodo:4502485", "3dident_train.tar", "3dident_test.tar"]
     for arguments, said in (
         (("3dindent",), "3dindent: did you mean 3dident?"),
@@ -185,13 +185,13 @@ def test_names_that_nobody_knows(ident: Run) -> None:
         ((), "SOURCE is missing"),
         (("zenodo:abc",), "zenodo:abc: give the number of a record"),
     ):
-        done = ident("pull", *arguments)
+        done = ident_here("pull", *arguments)
         assert done.returncode == 2
         assert said in done.stderr
 
 
-def test_an_archive_in_no_known_layout(ident: Run, tmp_path: Path) -> None:
+def test_an_archive_in_no_known_layout(ident_here: Run, tmp_path: Path) -> None:
     (tmp_path / "a.tar").write_bytes(tar({"x/y.txt": b"1", "z.png": b"2"}).getvalue())
-    done = ident("pull", "./a.tar", "--out", "d")
+    done = ident_here("pull", "./a.tar", "--out", "d")
     assert done.returncode == 2
     assert f"a.tar: in none of the layouts {', '.join(LAYOUTS)}; found x/y.txt, z.png" in done.stderr

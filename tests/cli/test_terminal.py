@@ -104,14 +104,14 @@ def test_an_error_is_one_line_that_controls_nothing(error: Exception) -> None:
     assert r"\x1b]0;owned\x07" in line
 
 
-def test_names_of_files_control_nothing(ident: Run, tmp_path: Path) -> None:
+def test_names_of_files_control_nothing(ident_here: Run, tmp_path: Path) -> None:
     paint(tmp_path / OSC / "d", RECIPE, 20)
     for arguments in (
         ("show", "--raw-latents", f"{OSC}.npy", "--out", "d", "--debug"),
         ("verify", f"{OSC}/d"),
         ("pairs", f"{OSC}/d", "--conditional", "normal(0.2)", "--n", "20", "--out", f"{OSC}/pairs.h5"),
     ):
-        done = ident(*arguments)
+        done = ident_here(*arguments)
         assert done.returncode == (2 if "--debug" in arguments else 0), done.stderr
         assert controls(done.stdout + done.stderr) == set()
         assert r"\x1b]0;owned\x07" in (done.stderr if "--debug" in arguments else done.stdout)
@@ -136,18 +136,18 @@ def rude() -> Iterator[str]:
         thread.join()
 
 
-def test_what_a_server_says_controls_nothing(ident: Run, rude: str) -> None:
-    done = ident("info", f"{rude}/d")
+def test_what_a_server_says_controls_nothing(ident_here: Run, rude: str) -> None:
+    done = ident_here("info", f"{rude}/d")
     assert done.returncode == 1
     assert done.stderr == f"ident: {rude}/d/dataset.json: answers 403 Forbidden\n"
 
 
-def test_info_of_a_dataset_that_says_more(ident: Run, tmp_path: Path) -> None:
+def test_info_of_a_dataset_that_says_more(ident_here: Run, tmp_path: Path) -> None:
     paint(tmp_path / "d", RECIPE, 4)
     file = tmp_path / "d" / "dataset.json"
     positives = {"conditional": "normal(0.1)", "seed": 0, OSC: OSC}
     file.write_text(json.dumps(json.loads(file.read_text()) | {"positives": positives}))
-    done = ident("info", "d")
+    done = ident_here("info", "d")
     assert (done.returncode, done.stdout) == (1, "")
     assert controls(done.stderr) == set()
     assert r"\x1b]0;owned\x07" in done.stderr

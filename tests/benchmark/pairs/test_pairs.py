@@ -255,9 +255,8 @@ def test_memory_does_not_grow_with_the_pairs(data: Path, tmp_path: Path) -> None
         assert (many_pairs["anchor"][-1000:] != many_pairs["positive"][-1000:]).all()
 
 
-@pytest.mark.usefixtures("one_thread")
-def test_pairs_that_the_disk_has_no_room_for(ident: Run, data: Path, tmp_path: Path) -> None:
-    done = ident("pairs", data, "--conditional", "laplace", "--n", 10**13)
+def test_pairs_that_the_disk_has_no_room_for(ident_here: Run, data: Path, tmp_path: Path) -> None:
+    done = ident_here("pairs", data, "--conditional", "laplace", "--n", 10**13)
     assert (done.returncode, done.stdout) == (2, "")
     assert f"{tmp_path}: 10000000000000 pairs take 1410000.0 GB, " in done.stderr
     assert done.stderr.endswith(" GB are free there: give another --out or a smaller --n\n")
@@ -324,34 +323,36 @@ def test_the_command(ident: Run, data: Path, tmp_path: Path) -> None:
     assert ident("pairs", "nowhere", "--conditional", "laplace").returncode == 2
 
 
-def test_a_scale_that_is_taken_is_said(ident: Run, data: Path) -> None:
+def test_a_scale_that_is_taken_is_said(ident_here: Run, data: Path) -> None:
     said = "laplace: no scale is given, taken is laplace(0.05); laplace(0.1) would be twice as wide"
-    done = ident("pairs", "--data", data, "--conditional", "laplace", "--n", 10)
+    done = ident_here("pairs", "--data", data, "--conditional", "laplace", "--n", 10)
     assert (done.returncode, done.stderr.splitlines()[0]) == (0, said)
-    assert "scale" not in ident("pairs", data, "--conditional", "laplace(0.05)", "--n", 10).stderr
-    done = ident("render", "--positives", "gennorm(3)", "--n", 0)
+    assert "scale" not in ident_here("pairs", data, "--conditional", "laplace(0.05)", "--n", 10).stderr
+    done = ident_here("render", "--positives", "gennorm(3)", "--n", 0)
     assert "gennorm(3): no scale is given, taken is gennorm(3, 0.05); gennorm(3, 0.1) would" in done.stderr
-    both = ident("pairs", data, "--data", "other", "--conditional", "laplace")
+    both = ident_here("pairs", data, "--data", "other", "--conditional", "laplace")
     assert (both.returncode, both.stderr) == (2, f"ident: DATA {data} and --data other: give one of them\n")
 
 
-def test_a_dataset_of_one_image(ident: Run, tmp_path: Path) -> None:
+def test_a_dataset_of_one_image(ident_here: Run, tmp_path: Path) -> None:
     paint(tmp_path / "one", n=1)
-    done = ident("pairs", "one", "--conditional", "laplace")
+    done = ident_here("pairs", "one", "--conditional", "laplace")
     assert (done.returncode, done.stderr.splitlines()[-1]) == (
         2, "ident: 1 latents: a positive that is not its anchor takes two or more",
     )  # fmt: skip
 
 
-def test_an_index_is_kept_in_the_cache(ident: Run, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_index_is_kept_in_the_cache(
+    ident_here: Run, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("IDENT_CACHE", str(tmp_path / "cache"))
     before = set(data.rglob("*"))
-    done = ident("pairs", data, "--conditional", "laplace", "--index", "hnsw", "--n", 100)
+    done = ident_here("pairs", data, "--conditional", "laplace", "--index", "hnsw", "--n", 100)
     assert "is built, once for these 300 latents" in done.stderr
     (kept,) = (tmp_path / "cache" / "indexes").iterdir()
     assert set(data.rglob("*")) == before
     kept.write_bytes(kept.read_bytes()[:-1])
-    done = ident("pairs", data, "--conditional", "laplace", "--index", "hnsw", "--n", 100)
+    done = ident_here("pairs", data, "--conditional", "laplace", "--index", "hnsw", "--n", 100)
     assert f"{kept}: is damaged, and built anew" in done.stderr
     assert neighbours.KINDS == KINDS
     assert (tmp_path / "pairs.h5").exists()
