@@ -4,8 +4,9 @@ VENV ?= .venv
 PY = $(VENV)/bin/python
 WHAT ?= all
 OUT ?= out
-# Tests wait for what they start for much of their time.
-TWO = --numprocesses 2 --dist worksteal
+# Tests wait for what they start for much of their time: a worker more than a small machine has cores.
+WORKERS ?= 3
+XDIST = --numprocesses $(WORKERS) --dist worksteal
 
 .PHONY: demo test test-all attack speed types lint format lock setup
 .DELETE_ON_ERROR:
@@ -22,10 +23,10 @@ demo: setup
 	@echo "The table, in a browser: $(OUT)/report/index.html. What to do next: README.md, ident --help."
 
 test: setup
-	$(PY) -m pytest -m "not slow" $(TWO)
+	$(PY) -m pytest -m "not slow" $(XDIST)
 
 test-all: setup
-	$(PY) -m pytest $(TWO)
+	$(PY) -m pytest $(XDIST)
 
 # Kills, hostile data and hostile servers, for ten minutes: make attack ATTACK="--only links"
 attack: setup

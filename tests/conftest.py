@@ -17,6 +17,7 @@ import hypothesis
 import pytest
 
 from ident.cli import main
+from ident.render import plugins
 from ident.render.children import SAFE_PATH
 from ident.render.worlds.threedident import WORLD, Scene, place
 from tests.processes import HANG, MARK, end, started_by, wait_for
@@ -93,6 +94,7 @@ def ident_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.Ca
         return subprocess.CompletedProcess([*map(str, arguments)], int(str(ended.value.code)), *capfd.readouterr())
 
     yield run
+    plugins.digest.cache_clear()  # of files by the names that they have in this test's folder
     for name in set(sys.modules) - before:
         if str(getattr(sys.modules[name], "__file__", None)).startswith(str(tmp_path)):
             del sys.modules[name]
