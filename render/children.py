@@ -13,13 +13,15 @@ from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from types import ModuleType
 
+from ident.render.elsewhere import ROOT
+
 SAFE_PATH = {"PYTHONSAFEPATH": "1"}
 """By which Python keeps the working directory out of its path: with `-c` and `-m` it would come first."""
 
 
 def ask(code: str) -> subprocess.CompletedProcess[str]:
     """Run code in a process of its own, for what it prints."""
-    return subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=False)
+    return subprocess.run([sys.executable, "-P", "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
 
 
 @dataclass(frozen=True)

@@ -178,9 +178,13 @@ def check_gpus(gpus: int, suite: Suite, runs: Sequence[Run]) -> None:
         raise Impossible(f"gpus {gpus}: does not divide batch_size {uneven[0]}; give another number")
 
 
+TORCHRUN = "import ident.benchmark; from torch.distributed.run import main; main()"
+"""torchrun, with what keeps PyTorch from looking into the working directory while it is imported."""
+
+
 def launch(gpus: int, command: Sequence[str]) -> NoReturn:
     """Become torchrun, which types a command anew in so many processes, a GPU each. What stops this stops them."""
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={gpus}"]
+    torchrun = [sys.executable, "-c", TORCHRUN, "--standalone", f"--nproc-per-node={gpus}"]
     torchrun.append(f"--log-dir={os.devnull}")  # else it leaves a folder
     os.execve(sys.executable, [*torchrun, *command], os.environ | children.SAFE_PATH)
 

@@ -1,8 +1,9 @@
-"""Commands in a folder full of a stranger's modules: none is imported but what the user names on the command line."""
+"""Commands in a folder full of a stranger's modules and settings: none is taken but what the user names when typing."""
 
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -55,20 +56,27 @@ def marks(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def stranger(tmp_path: Path, marks: Path) -> Path:
-    """A dataset of a stranger's, which says that it was rendered on a GPU, and modules beside it."""
+    """A dataset of a stranger's, which says that it was rendered on a GPU, modules beside it, and settings."""
     folder = tmp_path / "d"
     paint(folder, replace(RECIPE, settings=RECIPE.settings.on(1)), 8)
     for name in MODULES:
         (folder / f"{name}.py").write_text(HOSTILE.format(marks=str(marks), name=name))
+    (folder / "matplotlibrc").write_text("text.usetex: True")  # it starts LaTeX
     return folder
 
 
 @pytest.fixture
-def typed(stranger: Path, marks: Path) -> Typed:
-    """Run a command in the stranger's folder; no module there may be imported."""
+def typed(stranger: Path, marks: Path, tmp_path: Path) -> Typed:
+    """Run a command in the stranger's folder; no module there may be imported, and no LaTeX started."""
+    (tmp_path / "programs").mkdir()
+    (tmp_path / "programs" / "latex").write_text(f"#!/bin/sh\n: > '{marks}/latex'\n")
+    (tmp_path / "programs" / "latex").chmod(0o755)
+    there = os.environ | {"PATH": f"{tmp_path / 'programs'}:{os.environ['PATH']}"}
 
     def run(*command: object) -> subprocess.CompletedProcess[str]:
-        done = subprocess.run([*map(str, command)], cwd=stranger, text=True, capture_output=True, check=False)
+        done = subprocess.run(
+            [*map(str, command)], cwd=stranger, env=there, text=True, capture_output=True, check=False
+        )
         assert sorted(path.name for path in marks.iterdir()) == [], done.stderr
         return done
 
@@ -86,7 +94,10 @@ BENCH = ("bench", "--suite", "table2", "--row", "laplace-box-laplace", "--device
         (("verify", ".", "--rerender", 1), "8 images in 1 shards"),
         (("render", "--n", 2, "--out", "out", *SMALL), "2 images"),
         (("show", "--grid", "1x1", "--size", 16, "--samples", 1), "grid.png"),
-        (("pairs", ".", "--conditional", "laplace(0.3)", "--n", 10, "--out", "../p.h5"), "10 pairs of laplace(0.3)"),
+        (
+            ("pairs", ".", "--conditional", "laplace(0.3)", "--n", 10, "--out", "../p.h5", "--plot"),
+            "10 pairs of laplace(0.3)",
+        ),
         ((*BENCH, "--kind", "identity", "--parallel"), "Table 2"),
     ],
     ids=lambda value: value[0] if isinstance(value, tuple) else None,
