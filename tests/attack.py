@@ -78,23 +78,31 @@ def mood(name: str, field: Field) -> None:
 
 
 def killed(field: Field, kills: int, typed: tuple[object, ...], result: Callable[[Path], Any], *below_it: str) -> str:
-    """Kill a command, or a process below it, at random moments; each time the same command goes on to the same end."""
+    """Kill a command, or a process below it, at random moments; each time the same command goes on to the same end.
+
+    The moments lie within the shortest run so far. A run that ends before its moment is not counted.
+    """
     since = time.monotonic()
     field.ident(*typed, "--out", "alone.h5", codes=(0,))
-    seconds, alone = time.monotonic() - since, result(field.folder / "alone.h5")
-    hits, victims = 0, ("driver", *below_it)
-    for number in range(kills):
+    shortest, alone = time.monotonic() - since, result(field.folder / "alone.h5")
+    runs, hits, victims = 0, 0, ("", *below_it)
+    while hits < kills:
         if time.monotonic() > field.until:
-            return f"{number} of {kills} kills, {hits} of a running command; the time was over"
-        victim, out = victims[number % len(victims)], field.folder / f"{number}.h5"
-        process, name = field.start(*typed, "--out", out.name), f"kill {number} of {victim}"
+            return f"{hits} of {kills} kills of a running command; the time was over"
+        assert runs < 3 * kills, f"{runs} runs, and only {hits} of them lasted until they were to be killed"
+        victim, out = victims[hits % len(victims)], field.folder / f"{runs}.h5"
+        process, name = field.start(*typed, "--out", out.name), f"run {runs}, a kill of {victim or 'the command'}"
+        since, runs = time.monotonic(), runs + 1
         with suppress(subprocess.TimeoutExpired):
-            process.wait(field.chance.uniform(0, seconds))
-        family = below({process.pid}) - {process.pid}
+            process.wait(field.chance.uniform(0, shortest))
+        family = below({process.pid}) - {process.pid} if victim else set()
         pids = [pid for pid, _, words in running() if pid in family and victim in words]
-        hits += not gone(process.pid)
-        with suppress(OSError):
-            os.kill(field.chance.choice(pids or [process.pid]), 9)
+        if gone(process.pid):
+            shortest = min(shortest, time.monotonic() - since)
+        else:
+            hits += 1
+            with suppress(OSError):
+                os.kill(field.chance.choice(pids or [process.pid]), 9)
         said = "".join(process.communicate(timeout=HANG))
         field.check(name, said)
         assert process.returncode in (0, 1, -9), f"{name}: exit code {process.returncode}, said {said[-300:]!r}"
@@ -103,7 +111,7 @@ def killed(field: Field, kills: int, typed: tuple[object, ...], result: Callable
         field.ident(*typed, "--out", out.name, codes=(0,))
         assert result(out) == alone, f"{name}: another result"
         assert all(path.stat().st_mtime_ns == when for path, when in before.items()), f"{name}: what was done is redone"
-    return f"{kills} kills, {hits} of a running command"
+    return f"{hits} kills of a running command, in {runs} runs"
 
 
 def kills_of_render(field: Field) -> str:
