@@ -122,6 +122,12 @@ class Field:
         assert "File too large" not in said, f"{typed}: a file of over {DISK >> 20} MB"
         assert not self.ran.exists(), f"{typed}: foreign code ran"
 
+    def program(self, name: str) -> str:
+        """Where a program of this name lies that says that it ran: for `path`."""
+        (self.folder / name).write_text(f"#!/bin/sh\n: > '{self.ran}'\n")
+        (self.folder / name).chmod(0o755)
+        return str(self.folder)
+
     def paint(self, name: str, n: int = 48, **changes: Any) -> Path:
         """A dataset of painted images."""
         paint(self.folder / name, replace(RECIPE, **changes), n)
@@ -144,20 +150,24 @@ def sha256(path: Path) -> str:
 
 
 def code_in_the_folder(field: Field) -> None:
-    """A dataset's folder has modules with the names of ours and of those that we use; a tier names one."""
+    """A dataset's folder has modules with the names of ours and of those that we use; a tier names one.
+
+    Settings of matplotlib's there would have LaTeX started.
+    """
     field.paint_both()
     for name in ("ident", "numpy", "torch", "ray", "bpy", "faiss", "json", "secrets", "sitecustomize", "mine"):
         (field.folder / f"{name}.py").write_text(field.evil)
+    (field.folder / "matplotlibrc").write_text("text.usetex: True")
     description = field.folder / "train/dataset.json"
     description.write_text(description.read_text().replace('"device": "cpu"', '"device": "gpu"'))
     commands = [
         ("info", "train"), ("verify", "train", "--rerender", 1), ("doctor",),
         ("render", "--n", 2, "--size", 16, "--quality", "draft", "--gpus", 0),
-        ("pairs", "train", "--conditional", "laplace", "--n", 10), (*TABLE2, "--kind", "identity", "--parallel"),
-        TABLE4, ("show", "--grid", "1x1", "--size", 16, "--samples", 1),
+        ("pairs", "train", "--conditional", "laplace", "--n", 10, "--plot"),
+        (*TABLE2, "--kind", "identity", "--parallel"), TABLE4, ("show", "--grid", "1x1", "--size", 16, "--samples", 1),
     ]  # fmt: skip
     for typed in commands:
-        field.ident(*typed, codes=(0, 1))
+        field.ident(*typed, codes=(0, 1), path=field.program("latex"))
         end(field.mark)
     (field.folder / "tiny.toml").write_text('model = { encoder = "mine:encoder" }\n' + TIER)
     assert "mine" in field.ident(*TABLE4[:-2], codes=(2,))
@@ -185,9 +195,7 @@ def interpreters(field: Field) -> None:
     field.ident(*TABLE4, codes=(0,))
     (picture,) = field.folder.rglob("neighbours.png")
     picture.write_bytes(b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 96 96\n%%EndComments\nshowpage\n%%EOF\n")
-    (field.folder / "gs").write_text(f"#!/bin/sh\n: > '{field.ran}'\n")
-    (field.folder / "gs").chmod(0o755)
-    assert "neighbours.png" in field.ident("report", codes=(0,), path=str(field.folder))
+    assert "neighbours.png" in field.ident("report", codes=(0,), path=field.program("gs"))
 
 
 def links(field: Field) -> str:
