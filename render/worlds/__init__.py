@@ -33,7 +33,8 @@ def load(text: str) -> World:
     value = plugins.load(text)
     if not isinstance(value, World):
         raise Impossible(f"{text}: is a {type(value).__name__}, not a World")
-    return replace(value, reference=plugins.absolute(text), source=plugins.digest(text))
+    reference = plugins.absolute(text)
+    return replace(value, reference=reference, source=plugins.digest(reference))
 
 
 def known(facts: WorldFacts) -> World | None:

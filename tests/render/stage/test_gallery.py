@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 import subprocess
 import zlib
@@ -31,6 +32,14 @@ def save(folder: Path, passes: tuple[str, ...] = PASSES, *, force: bool = False)
     told = list[int]()
     gallery.save_all(folder, Shots(WORLD, QUICK, RAW, passes), force=force, done=lambda count, _: told.append(count))
     return told
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The images of RAW without passes, to be copied."""
+    folder = tmp_path_factory.mktemp("saved") / "d"
+    save(folder, ())
+    return folder
 
 
 def content(folder: Path) -> dict[str, bytes]:
@@ -100,8 +109,8 @@ def test_a_link_in_place_of_the_folder_of_frames(tmp_path: Path) -> None:
     assert content(tmp_path / "precious") == {"00.png": b"precious"}
 
 
-def test_something_else_is_never_overwritten(tmp_path: Path) -> None:
-    save(tmp_path, ())
+def test_something_else_is_never_overwritten(saved: Path, tmp_path: Path) -> None:
+    shutil.copytree(saved, tmp_path, dirs_exist_ok=True)
     ours = (tmp_path / "00.png").read_bytes()
     other = tmp_path / "other"
     gallery.save_all(other, Shots(WORLD, QUICK, -RAW), force=False, done=lambda *_: None)
@@ -118,9 +127,8 @@ def test_something_else_is_never_overwritten(tmp_path: Path) -> None:
     assert (tmp_path / "02_mask.npy").read_bytes() == b"precious"
 
 
-def test_images_say_what_they_were_made_from(tmp_path: Path) -> None:
-    save(tmp_path, ())
-    label = gallery.read_label(tmp_path / "00.png")
+def test_images_say_what_they_were_made_from(saved: Path) -> None:
+    label = gallery.read_label(saved / "00.png")
     assert np.array_equal(np.array(label["raw_latents"], np.float32), RAW[0])
     assert label["world"] == {"name": "3dident", "digest": WORLD.digest}
     assert label["render"]["size"] == 16
@@ -151,9 +159,9 @@ def test_figures_are_told_apart_by_layout_and_view(tmp_path: Path) -> None:
         assert image.size == (64, 16)
 
 
-def test_figures_go_on_from_their_parts(tmp_path: Path) -> None:
+def test_figures_go_on_from_their_parts(saved: Path, tmp_path: Path) -> None:
     told = list[int]()
-    save(tmp_path / ".g.png.parts", ())
+    shutil.copytree(saved, tmp_path / ".g.png.parts")
     (tmp_path / ".g.png.parts" / "02.png").unlink()
     gallery.save_figure(
         tmp_path / "g.png", Shots(WORLD, QUICK, RAW), Grid(2), force=False, done=lambda count, _: told.append(count)

@@ -6,6 +6,7 @@ import pickle
 import subprocess
 import sys
 from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
 
 import numpy as np
@@ -179,3 +180,12 @@ def test_a_users_world_is_loaded_anew_where_it_is_sent(tmp_path: Path) -> None:
     (tmp_path / "own.py").write_text(OWN + "\n")
     ended = subprocess.run(command, cwd="/", capture_output=True, text=True, check=False)
     assert "own.py:world: was changed after the command was typed" in ended.stderr
+
+
+def test_files_of_one_name_in_two_folders_are_two_worlds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also to one process, which keeps the digest of each."""
+    for folder, text in ((tmp_path / "one", OWN), (tmp_path / "two", f"{OWN}\n")):
+        folder.mkdir()
+        (folder / "own.py").write_text(text)
+        monkeypatch.chdir(folder)
+        assert worlds.load("own.py:world").source == sha256(text.encode()).hexdigest()
