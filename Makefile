@@ -50,7 +50,7 @@ format: setup
 	$(PY) -m ruff format .
 
 # The environment: the locked packages, then this clone of ident in it. `owner` says which clone it was.
-setup: $(VENV)/locked
+setup: $(VENV)/compiled
 	@owner="$(CURDIR) $$(cksum < pyproject.toml)"; \
 	if [ "$$(cat $(VENV)/owner 2>/dev/null)" != "$$owner" ]; then \
 		$(VENV)/bin/uv pip install --quiet --python $(PY) --no-deps --editable . && echo "$$owner" > $(VENV)/owner; \
@@ -62,6 +62,15 @@ $(VENV)/locked: requirements.lock
 	$(PY) -m pip install --quiet uv
 	$(VENV)/bin/uv pip install --quiet --python $(PY) --requirement requirements.lock
 	$(PY) -c "import bpy" 2>/dev/null || { docker/system-libraries.sh && $(PY) -c "import bpy"; }
+	touch $@
+
+# uv leaves it to the first import to compile a module, and where Python may write nothing it would be compiled by each
+# process anew: Ray's and Blender's take seconds then.
+STARTED = bpy h5py scipy.ndimage scipy.spatial sklearn torch torchvision ray.dashboard.agent ray.dashboard.dashboard \
+	ray._private.runtime_env.agent.main ray._private.workers.default_worker
+
+$(VENV)/compiled: $(VENV)/locked
+	for module in $(STARTED); do PYTHONDONTWRITEBYTECODE= $(PY) -c "import $$module" 2>/dev/null || true; done
 	touch $@
 
 lock: setup

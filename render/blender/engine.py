@@ -141,7 +141,7 @@ class Tap:
     """What Blender does not hand out of Cycles: a render's float pixels, and what it has loaded.
 
     Blender makes a session of Cycles for each render, which loads the scene anew. Here each kind of render (the same
-    lights, samples and size) has a session that stays; only what moved is loaded again. One session for all would not
+    samples and size) has a session that stays; only what moved is loaded again. One session for all would not
     do: it keeps the highest number of samples that it ever took for the length of its noise pattern.
     """
 
@@ -212,11 +212,13 @@ class Engine:
         Engine._latest = self
         size, self._quality = settings.size, settings.quality
         self._size = size
+        self._placed, self._seen = 0, dict[Hashable, int]()
         self._denoise = Denoiser(size, size) if self._quality.denoise else None
 
         self._scene, objects = bpy.context.scene, bpy.data.objects
         self._object, self._ground, self._spotlight = (objects[name] for name in ("Object", "Ground", "Spotlight"))
-        self._lights = {item.name: item for item in objects if item.type == "LIGHT"}
+        self._lights = {item.name: item.data for item in objects if item.type == "LIGHT"}
+        self._energies = {name: light.energy for name, light in self._lights.items()}
         self._scene.cycles.device = "GPU" if settings.gpus else "CPU"
         render = self._scene.render
         render.threads_mode, render.threads = "FIXED", 1
@@ -227,16 +229,16 @@ class Engine:
         camera = self._scene.camera
         to_clip = camera.calc_matrix_camera(bpy.context.evaluated_depsgraph_get(), x=1, y=1)
         # Where light comes from: from around the z axis of a sun, and from between the corners of an area light.
-        half = self._lights[AREA].data.size / 2
+        half = self._lights[AREA].size / 2
         corners = np.array([[x, y, 0.0, 1.0] for x in (-half, half) for y in (-half, half)])
-        hulls = {SUN: sun_directions(self._lights[SUN].data.angle / 2), AREA: corners}
+        hulls = {SUN: sun_directions(self._lights[SUN].angle / 2), AREA: corners}
         cone = self._spotlight.data
         self._setup = Setup(
             size=size,
             camera=np.array(to_clip @ camera.matrix_world.inverted()),
             vertices=vertices,
             hull=vertices[ConvexHull(vertices).vertices],
-            lights={name: hull @ np.array(self._lights[name].matrix_world).T for name, hull in hulls.items()},
+            lights={name: hull @ np.array(objects[name].matrix_world).T for name, hull in hulls.items()},
             half_angle=cone.spot_size / 2,
             radius=cone.shadow_soft_size,
         )
@@ -268,6 +270,7 @@ class Engine:
     def _place(self, scene: Scene) -> None:
         if Engine._latest is not self:
             raise Failed("this engine ended when another was made: keep one a process")
+        self._placed += 1
         self._object.location, self._object.rotation_euler = scene.object_location, scene.object_rotation
         self._object.color, self._ground.color = (*scene.object_color, 1.0), (*scene.ground_color, 1.0)
         self._spotlight.location, self._spotlight.data.color = scene.spotlight_location, scene.spotlight_color
@@ -310,7 +313,11 @@ class Engine:
         render, cycles_settings, size = self._scene.render, self._scene.cycles, size or self._size
         render.resolution_x = render.resolution_y = size
         for name, light in self._lights.items():
-            light.hide_render = name not in lights
+            # Off is no energy, not hidden: then Blender would build its graph anew, and Cycles all that has not moved.
+            energy = self._energies[name] if name in lights else 0.0
+            if light.energy != energy:
+                light.energy = energy
+            light.update_tag()
         cycles_settings.samples, cycles_settings.seed = samples, seed
         render.use_border = render.use_crop_to_border = True
         # Blender cuts towards zero: half a pixel more lands inside the pixel that is meant. It counts rows upwards.
@@ -318,7 +325,11 @@ class Engine:
         render.border_min_y = (size - window.bottom + 0.5) / size
         render.border_max_y = (size - window.top + 0.5) / size
         self._tap.passes.clear()
-        self._tap.kind = frozenset(lights), samples, size
+        self._tap.kind = kind = bool(lights), samples, size
+        if self._seen.get(kind) != self._placed:  # else what has moved is told to the first session that asks
+            self._seen[kind] = self._placed
+            for item in (self._object, self._ground, self._spotlight):
+                item.update_tag(refresh={"OBJECT"})
         with silent(1):
             try:
                 bpy.ops.render.render()

@@ -7,6 +7,13 @@ import ctypes
 import os
 import sys
 from collections.abc import Iterator
+from functools import cache
+
+
+@cache
+def _libc() -> ctypes.CDLL:
+    # Once: each CDLL is a class of its own, in a cycle that only the garbage collector ends.
+    return ctypes.CDLL(None)
 
 
 @contextlib.contextmanager
@@ -15,7 +22,7 @@ def silent(*outputs: int) -> Iterator[None]:
     for stream in (sys.stdout, sys.stderr):
         if stream is not None:
             stream.flush()
-    libc, nothing = ctypes.CDLL(None), os.open(os.devnull, os.O_WRONLY)
+    nothing = os.open(os.devnull, os.O_WRONLY)
     kept = {}
     for output in outputs:
         with contextlib.suppress(OSError):  # closed by whoever started us: nothing to keep
@@ -24,7 +31,7 @@ def silent(*outputs: int) -> Iterator[None]:
     try:
         yield
     finally:
-        libc.fflush(None)
+        _libc().fflush(None)
         for output, copy in kept.items():
             os.dup2(copy, output)
             os.close(copy)

@@ -34,6 +34,8 @@ def cluster(address: str | None, *, cores: int, gpus: int | None) -> Iterator[An
     if address is None:
         # Without it Ray takes 127.0.0.1 for a mistake, and listens to the whole network.
         os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
+        # Ray's own is 15: workers would start after all of Ray's other processes, and wait for whoever else works.
+        os.environ.setdefault("RAY_worker_niceness", "0")
         if "RAY_AUTH_MODE" not in os.environ:
             os.environ.update(RAY_AUTH_MODE="token", RAY_AUTH_TOKEN=secrets.token_hex(32))
     else:

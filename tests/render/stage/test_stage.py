@@ -424,7 +424,7 @@ def sockets():
                     yield os.readlink(link)
 
 with cluster(None, cores=2, gpus=0) as ray:
-    ray.get(ray.remote(lambda: 1).remote())
+    assert ray.get(ray.remote(lambda: os.nice(0)).remote()) == os.nice(0)
     there = listeners()
     print(*{there[socket] for socket in sockets() if socket in there})
 """
