@@ -66,8 +66,8 @@ $(VENV)/locked: requirements.lock
 
 # uv leaves it to the first import to compile a module, and where Python may write nothing it would be compiled by each
 # process anew: Ray's and Blender's take seconds then.
-STARTED = bpy h5py scipy.ndimage scipy.spatial sklearn torch torchvision ray.dashboard.agent ray.dashboard.dashboard \
-	ray._private.runtime_env.agent.main ray._private.workers.default_worker
+STARTED = bpy fsspec h5py PIL.Image rich.progress scipy.ndimage scipy.spatial sklearn torch torchvision webp zstandard \
+	ray.dashboard.agent ray.dashboard.dashboard ray._private.runtime_env.agent.main ray._private.workers.default_worker
 
 $(VENV)/compiled: $(VENV)/locked
 	for module in $(STARTED); do PYTHONDONTWRITEBYTECODE= $(PY) -c "import $$module" 2>/dev/null || true; done
