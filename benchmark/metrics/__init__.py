@@ -7,6 +7,6 @@ from __future__ import annotations
 
 from ident.benchmark.metrics.lookup import METRICS, load
 from ident.benchmark.metrics.metric import Metric, Score
-from ident.benchmark.metrics.scores import score, value
+from ident.benchmark.metrics.scores import score, score_each, value
 
-__all__ = ["METRICS", "Metric", "Score", "load", "score", "value"]
+__all__ = ["METRICS", "Metric", "Score", "load", "score", "score_each", "value"]

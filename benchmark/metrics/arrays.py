@@ -5,11 +5,18 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from ident.render.aliases import Float64s
+from ident.render.aliases import Float64s, Int64s
 from ident.render.errors import Impossible
+from ident.render.worlds.factors import Category, Kind
 
 LEAST = 8
 """Samples that a score is taken of."""
+
+BINS = 20
+"""Of equal width, in which the information metrics count what is continuous."""
+
+RECURS, MOST_CLASSES = 4, 256
+"""A factor is discrete if it is a category, or if its values are at most so many and recur so often on average."""
 
 
 def checked(factors: npt.ArrayLike, representation: npt.ArrayLike) -> tuple[Float64s, Float64s]:
@@ -36,3 +43,18 @@ def varies(x: Float64s) -> npt.NDArray[np.bool_]:
     """Which columns differ in more than rounding."""
     different: npt.NDArray[np.bool_] = x.std(0) > 1e-12 * np.abs(x).max(0)
     return different
+
+
+def classes(factor: Float64s, kind: Kind) -> Int64s | None:
+    """The class (n,) of each row by a factor (n,), from 0 on; None of a factor that is continuous."""
+    values, labels = np.unique(factor, return_inverse=True)
+    few = len(values) <= MOST_CLASSES and len(values) * RECURS <= len(factor)
+    return labels.astype(np.int64) if isinstance(kind, Category) or few else None
+
+
+def binned(values: Float64s) -> Int64s:
+    """The number of the bin (n,) of each value (n,), of BINS between the least and the largest."""
+    if not varies(values[:, None])[0]:
+        return np.zeros(len(values), np.int64)
+    edges = np.histogram_bin_edges(values, BINS)
+    return np.digitize(values, edges[1:-1]).astype(np.int64)

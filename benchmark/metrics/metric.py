@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, MutableMapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,8 +11,12 @@ import numpy as np
 import numpy.typing as npt
 
 from ident.benchmark.metrics.arrays import checked
+from ident.benchmark.metrics.interventions import Interventions
 from ident.render.aliases import Float64s
 from ident.render.errors import Failed, Impossible
+
+Fits = MutableMapping[Callable[..., Any], Any]
+"""What was fitted of some rows, by what fitted it."""
 
 Resample = Callable[[Float64s, Float64s, int, np.random.Generator], Float64s]
 """Gives a metric (resamples,) of samples drawn with replacement, of factors (n, d) and a representation (n, k)."""
@@ -27,14 +31,22 @@ class Metric:
 
     name: str
     compute: Callable[..., npt.ArrayLike]
-    """Of factors (n, d) and a representation (n, k): a score of each factor (d,), or one number."""
+    """Of factors (n, d) and a representation (n, k), or of what `fit` gives: a score of each factor (d,), or one."""
+    fit: Callable[..., Any] | None = None
+    """Of factors and a representation: what several metrics are computed of, which is fitted once for all of these."""
     needs: tuple[str, ...] = ()
-    """What `compute` is given by name beside them: `kinds`, `rng`, or what a source may have, like `interventions`."""
+    """What `fit`, or else `compute`, is given by name beside them: `kinds`, `rng`, or what a source may have.
+
+    `interventions` are made of the rows that share a factor's value, unless others are given.
+    """
     range: tuple[float, float] = (0.0, 1.0)
     per_factor: bool | None = None
     """Whether each factor has a score; None if that is seen when it is computed."""
     resample: Resample | None = None
     """For the interval, by what is fitted once. Without it, `compute` is called with each sample that is drawn."""
+    groups: int = 0
+    """For the interval by the jackknife: how many groups of rows are left out in turn. Of what takes long, and of what
+    rows mislead that are drawn twice."""
     permutations: int = 5
     """How often the factors are permuted for the score by chance."""
     floor: float | None = None
@@ -47,13 +59,29 @@ class Metric:
     def __post_init__(self) -> None:
         if not self.range[0] < self.range[1]:
             raise Impossible(f"metric {self.name}: its range is {self.range}; give a lower and then an upper bound")
+        if type(self.groups) is not int or self.groups < 0 or self.groups == 1:
+            raise Impossible(f"metric {self.name}: groups {self.groups!r}; give 2 or more for the jackknife, or 0")
         if type(self.permutations) is not int or self.permutations < 1:
             raise Impossible(f"metric {self.name}: permutations {self.permutations!r}; give a number from 1 on")
 
-    def __call__(self, factors: npt.ArrayLike, representation: npt.ArrayLike, **more: Any) -> Float64s:
-        """The score of each factor (d,); or the one number there is, as an array (1,)."""
+    def __call__(
+        self, factors: npt.ArrayLike, representation: npt.ArrayLike, *, fits: Fits | None = None, **more: Any
+    ) -> Float64s:
+        """The score of each factor (d,); or the one number there is, as an array (1,).
+
+        `fits` keeps what is fitted, for other metrics of the same rows.
+        """
         x, y = checked(factors, representation)
-        scores = np.asarray(self.compute(x, y, **{name: more[name] for name in self.needs}))
+        if "interventions" in self.needs and "interventions" not in more:
+            more["interventions"] = Interventions(x, more["kinds"])
+        named = {name: more[name] for name in self.needs}
+        if self.fit is None:
+            scores = np.asarray(self.compute(x, y, **named))
+        else:
+            fits = {} if fits is None else fits
+            if self.fit not in fits:
+                fits[self.fit] = self.fit(x, y, **named)
+            scores = np.asarray(self.compute(fits[self.fit]))
         dim = x.shape[1]
         allowed: list[tuple[int, ...]] = [(dim,)] if self.per_factor is not False else []
         allowed += [(), (1,)] if not self.per_factor else []

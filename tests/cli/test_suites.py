@@ -108,7 +108,7 @@ def test_reports_import_nothing_of_a_suite(ident: Run, ident_here: Run, tmp_path
             "suite: metric mine:MOVED needs interventions, which its source has not",
         ),
         ("mine:closeness", "mine:nothing", True, "mine:nothing: cannot be loaded"),
-        ("mine:closeness", "spearmann", True, "suite.toml: metric 'spearmann': choose from r2, mcc, spearman, or mod"),
+        ("mine:closeness", "spearmann", True, "suite.toml: metric 'spearmann': choose from r2, mcc, spearman, "),
         ("drawn(normal", "drawn(nomal", True, "nobody knows 'nomal'; did you mean normal?"),
         ('"a-row"', '"../a"', True, "suite.toml: row ../a: id '../a': give small letters, digits"),
         ('"a-row"', '"another"', True, "suite.toml: 2 rows have the id another: give each its own"),

@@ -125,7 +125,8 @@ def scores() -> dict[str, Any]:
     with np.load(FOLDER / "recovered.npz") as stored:
         true, recovered = stored["latents"], stored["recovered"]
     return {
-        name: json.loads(json.dumps(asdict(metrics.score(name, true, recovered, seed=7)))) for name in metrics.METRICS
+        name: json.loads(json.dumps(asdict(metrics.score(name, true, recovered, seed=7))))
+        for name in ("r2", "mcc", "spearman")
     }
 
 

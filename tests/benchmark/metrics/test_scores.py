@@ -92,7 +92,7 @@ def test_chance_and_intervals_say_how_much_a_small_sample_flatters() -> None:
     assert metrics.score("r2", z, recovered, seed=1) != large
 
 
-@pytest.mark.parametrize("name", list(metrics.METRICS))
+@pytest.mark.parametrize("name", ["r2", "mcc", "spearman"])
 def test_an_interval_covers_the_truth(name: str) -> None:
     """Of 60 samples, some 57 of the intervals hold the score of a very large one."""
     metric = metrics.load(name)
@@ -108,7 +108,7 @@ def test_an_interval_is_of_a_metric_that_there_is() -> None:
     z, found = fixed(100, 0)
     with pytest.raises(
         Impossible,
-        match=r"^metric 'spearmen': choose from r2, mcc, spearman, or module:name of yours; did you mean spearman",
+        match=r"^metric 'spearmen': choose from r2, mcc, spearman, .*; did you mean spearman",
     ):
         metrics.score("spearmen", z, found, seed=0)
     with pytest.raises(Impossible, match="resamples 0"):

@@ -113,7 +113,7 @@ NESTED = "x = " + "[" * 20 + "]" * 20
         (SUITE.replace('["r2", "mcc"]', '"r2"'), "metrics 'r2': give a list"),
         (SUITE.replace('["r2", "mcc"]', "[]"), "give a list of 1 to 32"),
         (SUITE.replace('["r2", "mcc"]', "[[3]]"), r"metric \(3,\): choose from r2, mcc, spearman"),
-        (SUITE.replace('"mcc"', '"mmc"'), "metric 'mmc': choose from r2, mcc, spearman, or .*; did you mean mcc"),
+        (SUITE.replace('"mcc"', '"mmc"'), "metric 'mmc': choose from r2, mcc, spearman, .*; did you mean mcc"),
         ('split = "../x"\n' + SUITE, "split '../x': choose from test, train"),
         (SUITE.replace('"mine"', '"../../x"'), "row ../../x: id '../../x': give small letters"),
         (SUITE.replace('"mine"', '"a/b"'), "id 'a/b'"),
