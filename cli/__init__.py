@@ -28,6 +28,7 @@ COMMANDS = {
         "pairs": "Draw positive pairs.",
         "bench": "Benchmark losses on a table of the papers.",
         "report": "Make a page of results.",
+        "score": "Score anybody's representation.",
     },
     "From and to others": {
         "pull": "Fetch a dataset.",

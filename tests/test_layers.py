@@ -65,7 +65,7 @@ ROOMS: Mapping[str, Room] = MappingProxyType(
             "benchmark/training/distributed",
             "numpy torch",
         ),
-        "benchmark/metrics": Room("render render/worlds/factors benchmark", "numba numpy scipy sklearn"),
+        "benchmark/metrics": Room("render render/worlds/factors render/store benchmark", "numba numpy scipy sklearn"),
         "benchmark/training": Room("render render/store benchmark benchmark/objectives", "numpy torch"),
         "benchmark/suites": Room(
             RENDER + " " + BENCHMARK.removesuffix(" benchmark/report"),

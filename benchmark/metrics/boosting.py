@@ -203,4 +203,4 @@ def kernel() -> Callable[..., None]:
 
     compiled = numba.njit(nogil=True, error_model="numpy")
     split = compiled(split)
-    return compiled(grow)  # type: ignore[no-any-return]
+    return compiled(grow)

@@ -6,7 +6,7 @@ Metrics flatter small samples, so that a score without these two says little.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any, Protocol
 
@@ -44,7 +44,10 @@ def score(
     `kinds` are those of the factors, intervals unless others are given. The interval has 95 % of the scores of samples
     drawn anew from these.
     """
-    return score_each((metric,), factors, representation, seed=seed, resamples=resamples, **more)[0]
+    ((_, outcome),) = score_each((metric,), factors, representation, seed=seed, resamples=resamples, **more)
+    if isinstance(outcome, Impossible):
+        raise outcome
+    return outcome
 
 
 def score_each(
@@ -55,14 +58,19 @@ def score_each(
     seed: int,
     resamples: int = 200,
     **more: Any,
-) -> list[Score]:
-    """The `score` by each of some metrics; those that are computed of the same fit share it."""
+) -> Iterator[tuple[str, Score | Impossible]]:
+    """The names of metrics with the `score` by each, or why there is none. What several share is fitted once."""
     if resamples < 1:
         raise Impossible(f"resamples {resamples}: give a number from 1 on")
     x, y = checked(factors, representation)
     fits = defaultdict[object, Fits](dict)
-    loaded = [load(metric) if isinstance(metric, str) else metric for metric in metrics]
-    return [scored(metric, x, y, completed(metric, x.shape[1], seed, more), fits, seed, resamples) for metric in loaded]
+    for metric in metrics:
+        loaded = load(metric) if isinstance(metric, str) else metric
+        try:
+            compute = completed(loaded, x.shape[1], seed, more)
+            yield loaded.name, scored(loaded, x, y, compute, fits, seed, resamples)
+        except Impossible as error:
+            yield loaded.name, error
 
 
 def scored(

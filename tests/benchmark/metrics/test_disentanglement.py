@@ -211,7 +211,7 @@ def test_metrics_that_share_a_fit_have_the_scores_that_they_have_alone() -> None
     codes = ENCODERS["some noise"](GRID)
     names = ("mig", "r2", "modularity", "mcc")
     alone = [metrics.score(name, GRID, codes, seed=3) for name in names]
-    assert metrics.score_each(names, GRID, codes, seed=3) == alone
+    assert list(metrics.score_each(names, GRID, codes, seed=3)) == list(zip(names, alone, strict=True))
     for score in alone:
         assert score.chance < score.low <= score.value <= score.high
 
