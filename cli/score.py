@@ -22,9 +22,9 @@ from ident.render.errors import Impossible
 EPILOG = """\b
 Examples:
   ident score z.npy --data data/3dident-test
-  ident score z.npy --data data/3dident-test --block position=x,y,z --block rotation=alpha,beta,gamma
-  ident score z.npy --latents factors.npy --kind "3=circle(0, 6.2832)" --kind 4=category
-  ident score z.npy --latents factors.npy --metric mcc --metric dci --json
+  ident score z.npy --data data/3dident-test --block position=x,y,z
+  ident score z.npy --latents x.npy --kind 4=category --kind "3=circle(0, 1)"
+  ident score z.npy --latents x.npy --metric mcc --metric dci --json
 """
 
 SAMPLES = 15_000

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 
-from tests.speed import imports, loader, losses, pairs, quality, render, stage, train, transfer
+from tests.speed import imports, loader, losses, metrics, pairs, quality, render, stage, train, transfer
 
 GROUPS = {
     "imports": imports.measure,
@@ -16,6 +16,7 @@ GROUPS = {
     "transfer": transfer.measure,
     "pairs": pairs.measure,
     "losses": losses.measure,
+    "metrics": metrics.measure,
     "train": train.measure,
 }
 

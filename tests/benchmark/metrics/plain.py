@@ -22,7 +22,7 @@ BATCH = 64
 
 def drawn(sizes: Sequence[int], n: int, rng: np.random.Generator) -> Float64s:
     """Factors (n, d): each a number below its size."""
-    return np.stack([rng.integers(size, size=n) for size in sizes], 1).astype(np.float64)
+    return np.asarray(np.stack([rng.integers(size, size=n) for size in sizes], 1), np.float64)
 
 
 def beta_vae(

@@ -22,7 +22,7 @@ def grid(times: int = 10) -> Float64s:
 
 def scaled(factors: Float64s) -> Float64s:
     """Factors between -1 and 1."""
-    return 2 * factors / (np.array(SIZES) - 1) - 1
+    return np.asarray(2 * factors / np.subtract(SIZES, 1) - 1, np.float64)
 
 
 def noise(factors: Float64s, width: int) -> Float64s:

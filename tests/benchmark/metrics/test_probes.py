@@ -17,7 +17,7 @@ from ident.benchmark.metrics.readout import by_kernels
 from ident.benchmark.metrics.targets import Target, targets
 from ident.render.aliases import Float64s
 from ident.render.errors import Impossible
-from ident.render.worlds.factors import Category, Circle, Interval
+from ident.render.worlds.factors import Category, Circle, Interval, Kind
 from tests.benchmark.metrics import plain
 from tests.benchmark.metrics.representations import ENCODERS, SIZES, grid
 
@@ -25,7 +25,7 @@ GRID = grid()
 KINDS = (Interval(), Interval(), Interval())
 
 
-def world(n: int = 900) -> tuple[Float64s, tuple[Interval, Circle, Category]]:
+def world(n: int = 900) -> tuple[Float64s, tuple[Kind, ...]]:
     """Factors of all kinds."""
     rng = np.random.default_rng(3)
     columns = [rng.uniform(-1, 1, n), rng.uniform(-1, 1, n), rng.integers(4, size=n).astype(np.float64)]
@@ -36,7 +36,8 @@ def seen(factors: Float64s) -> Float64s:
     """The interval, the angle as a point of the circle, and the category as one of four, with noise."""
     angle = np.pi * factors[:, 1]
     parts = [factors[:, :1], np.sin(angle)[:, None], np.cos(angle)[:, None], np.eye(4)[factors[:, 2].astype(int)]]
-    return np.hstack(parts) + 0.1 * np.random.default_rng(4).normal(size=(len(factors), 7))
+    codes: Float64s = np.hstack(parts) + 0.1 * np.random.default_rng(4).normal(size=(len(factors), 7))
+    return codes
 
 
 def test_each_factor_is_read_out_as_what_it_is() -> None:
