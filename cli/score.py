@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import click
-import numpy as np
 
 from ident.benchmark.metrics import METRICS, Score, score_each
 from ident.benchmark.metrics.lookup import known, load
@@ -58,7 +58,7 @@ class Table:
 
     def of_block(self, score: Score, block: str) -> float | None:
         """The mean score of the factors of a block, where each factor has one."""
-        return float(np.mean([score.per_latent[number] for number in self.blocks[block]])) if score.per_latent else None
+        return fmean(score.per_latent[number] for number in self.blocks[block]) if score.per_latent else None
 
     @property
     def verdicts(self) -> list[str]:
