@@ -121,7 +121,7 @@ def scores(**changes: Any) -> dict[str, Any]:
         ({"scores": scores(chance=float("nan"))}, "its r2 is no score from -inf to 1"),
         ({"scores": scores(chance=True)}, "its r2 is no score from -inf to 1"),
         ({"scores": {"test": {"r2": scores()["test"]["r2"]}}}, "it has no test mine:own"),
-        ({"scores": {**scores(), "train": {"dci": vars(R2)}}}, "nobody knows dci"),
+        ({"scores": {**scores(), "train": {"likelihood": vars(R2)}}}, "nobody knows likelihood"),
         ({"scores": {**scores(), "../x": {}}}, "its splits are others"),
         ({"scores": {}}, "no 'test'"),
         ({"scores": []}, "items"),
