@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import pickle
 import platform
 import re
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from importlib.metadata import version
 from pathlib import Path
@@ -240,11 +241,14 @@ def by_ray(
     on_gpu = device != "cpu"
     with cluster.cluster(address, cores=cores(), gpus=torch.cuda.device_count() if on_gpu else 0) as ray:
         from ray.util.queue import Empty, Queue
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-        told = Queue(actor_options={"num_cpus": 0})
+        # Else it is lost with whatever machine it is on.
+        this_node = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
+        told = Queue(actor_options={"num_cpus": 0, "scheduling_strategy": this_node})
         start = ray.remote(num_cpus=1, num_gpus=int(on_gpu), max_retries=3)(remotely)
-        given = folder.absolute(), "cuda:0" if on_gpu else "cpu", told, children.path()
-        waiting = {start.remote(run, *given): run for run in runs}
+        given = folder.absolute(), "cuda:0" if on_gpu else "cpu", told, children.path(), versions()
+        waiting = {start.remote(ray.cloudpickle.dumps(run), *given): run for run in runs}
         named = {run.name: run for run in runs}
         try:
             while waiting:
@@ -272,9 +276,21 @@ def by_ray(
             told.shutdown(force=True)
 
 
-def remotely(run: Run, folder: Path, device: str, told: Any, path: tuple[str, ...]) -> Result | None:
-    """`perform` in a worker of Ray, which finds modules where the driver does."""
+def versions() -> dict[str, str]:
+    """Of what the scores depend on. Builds of PyTorch with and without CUDA are the same here."""
+    return {"ident": version("ident3d"), "PyTorch": torch.__version__.partition("+")[0]}
+
+
+def remotely(
+    packed: bytes, folder: Path, device: str, told: Any, path: tuple[str, ...], expected: Mapping[str, str]
+) -> Result | None:
+    """`perform` of a pickled run in a worker of Ray that has the driver's versions, and finds modules where it does."""
+    for name, installed in versions().items():
+        if installed != expected[name]:
+            node = os.uname().nodename
+            raise Impossible(f"the worker on {node} has {name} {installed}, not {expected[name]}: install the same")
     children.follow(path)
+    run: Run = pickle.loads(packed)
     torch.set_num_threads(1)
     last_told = 0.0
 

@@ -126,13 +126,21 @@ def start(ray: Any, address: str | None, folder: Path | None, cores: int, gpus: 
             )
     except Exception as error:  # Ray raises half a dozen kinds
         said = " ".join(str(error).split())
-        if address is not None:
-            raise Impossible(f"--ray-address {address}: no Ray cluster could be joined there ({said})") from error
-        raise Failed(f"Ray could not be started: {said}") from error
+        if address is None:
+            raise Failed(f"Ray could not be started: {said}") from error
+        if "InvalidAuthToken" in f"{error} {error.__cause__}":
+            known = "none" if os.environ.get("RAY_AUTH_MODE") != "token" else "another"
+            said = f"it asks for a token, and {known} is set here; export RAY_AUTH_MODE=token and its RAY_AUTH_TOKEN"
+        raise Impossible(f"--ray-address {address}: no Ray cluster could be joined there ({said})") from error
+
+
+SETTINGS = bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
+HELLO = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + SETTINGS
+"""How HTTP/2 begins, on which Ray speaks: either side sends its settings first, here none (RFC 9113, 3.4 and 6.5)."""
 
 
 def reachable(address: str) -> None:
-    """Ask whether anybody listens at HOST:PORT, before Ray does so for minutes."""
+    """Ask whether Ray listens at HOST:PORT, before Ray does so for minutes."""
     if address == "auto":
         return
     host, _, port = address.rpartition(":")
@@ -142,9 +150,13 @@ def reachable(address: str) -> None:
             "one of the cluster's nodes"
         )
     try:
-        socket.create_connection((host.strip("[]"), int(port)), timeout=10).close()
+        with socket.create_connection((host.strip("[]"), int(port)), timeout=10) as connection:
+            connection.sendall(HELLO)
+            answer = connection.recv(len(SETTINGS), socket.MSG_WAITALL)
     except OSError as error:
         raise Impossible(f"--ray-address {address}: nobody answers there ({error})") from error
+    if answer[3:4] != SETTINGS[3:4] and os.environ.get("RAY_USE_TLS") != "1":
+        raise Impossible(f"--ray-address {address}: what answers there is not Ray; give HOST:PORT of the head node")
 
 
 DRIVER = Path("/proc/driver/nvidia/gpus")

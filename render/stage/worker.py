@@ -133,14 +133,16 @@ class Worker:
             part = parts / f"{span.number:05d}.part"
             columns, former = self._job.recipe.columns, self._job.former_key(span)
             with Journal(part, self._job.key(span), len(columns), columns[IMAGES].shape[2], former) as journal:
-                raw = self._job.recipe.source(span.start, span.n)
-                positives = self._job.recipe.positives
-                yield from self._fill(journal, raw, None if positives is None else positives(span.start, raw), span)
-                if len(journal) < span.n:
-                    return
-                recipe, whole = self._job.recipe, part.with_suffix(".h5")
-                record = put_shard(self._job.out, whole, span, raw, columns, journal, recipe.describe())
-                write(finished, json.dumps(asdict(record)).encode())
+                record = self._recorded(finished, span)  # by the worker, given up for lost, that had the journal before
+                if record is None:
+                    raw = self._job.recipe.source(span.start, span.n)
+                    positives = self._job.recipe.positives
+                    yield from self._fill(journal, raw, None if positives is None else positives(span.start, raw), span)
+                    if len(journal) < span.n:
+                        return
+                    recipe, whole = self._job.recipe, part.with_suffix(".h5")
+                    record = put_shard(self._job.out, whole, span, raw, columns, journal, recipe.describe())
+                    write(finished, json.dumps(asdict(record)).encode())
                 part.unlink(missing_ok=True)
         yield record
 

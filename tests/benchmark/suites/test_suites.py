@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import re
 import time
 from collections.abc import Callable
@@ -378,9 +379,18 @@ def test_a_task_of_ray_waits_for_nobody_who_listens(tmp_path: Path) -> None:
 
     with cluster.cluster(None, cores=1, gpus=0) as ray:
         listener = SimpleNamespace(actor=ray.remote(num_cpus=0)(Busy).remote())
-        result = runner.remotely(run_of("table1", "sphere-laplace-vmf"), tmp_path, "cpu", listener, ())
+        run = pickle.dumps(run_of("table1", "sphere-laplace-vmf"))
+        result = runner.remotely(run, tmp_path, "cpu", listener, (), runner.versions())
     assert result is not None
     assert len(result.history) == 2
+
+
+@pytest.mark.parametrize("name", ["ident", "PyTorch"])
+def test_a_task_of_ray_is_refused_where_another_version_runs(tmp_path: Path, name: str) -> None:
+    versions = runner.versions()
+    said = f"has {name} {versions[name]}, not 0.0.1: install the same"
+    with pytest.raises(Impossible, match=re.escape(said)):
+        runner.remotely(b"not read", tmp_path, "cpu", None, (), versions | {name: "0.0.1"})
 
 
 @pytest.mark.parametrize(

@@ -33,6 +33,7 @@ from ident.render.worlds.threedident import Scene
 from tests.processes import MARK, wait_for
 from tests.render.engines import RECIPE, Painter, Troubled, memory_group
 from tests.render.store.test_dataset import WANTED, N, paint
+from tests.servers import serving
 
 
 def start_ray() -> None:
@@ -402,6 +403,15 @@ def test_a_cluster_that_is_not_there() -> None:
         ("127.0.0.1:99999", "give HOST:PORT"),
     ):
         with pytest.raises(Impossible, match=f"--ray-address {address}: {said}"), cluster(address, cores=1, gpus=0):
+            pass
+
+
+def test_a_port_that_is_not_of_ray(tmp_path: Path) -> None:
+    """Ray waits for minutes there."""
+    with serving(tmp_path) as web:
+        address = web.url.removeprefix("http://")
+        said = f"--ray-address {address}: what answers there is not Ray; give HOST:PORT of the head node"
+        with pytest.raises(Impossible, match=said), cluster(address, cores=1, gpus=0):
             pass
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,6 +17,7 @@ from ident.render.stage.worker import Beat, Hopeless, Job, Worker
 from ident.render.store.manifest import Record
 from ident.render.store.shards import Shard, Span
 from ident.render.store.storage import Storage
+from tests.processes import wait_for
 from tests.render.engines import RECIPE, Painter, Slow, Troubled
 
 SPAN = Span(0, 0, 8)
@@ -57,6 +60,19 @@ def test_a_finished_shard_that_nobody_noted_is_taken_up(job: Job, tmp_path: Path
     assert finish(job) == record
     shard.unlink()
     assert finish(job) == record
+
+
+def test_a_shard_is_not_rendered_twice_whose_worker_was_only_cut_off(job: Job, tmp_path: Path) -> None:
+    cut_off = Worker(job).render(SPAN)
+    next(cut_off)
+    journal = (tmp_path / "out" / ".parts" / "00000.part").stat().st_ino
+    with ThreadPoolExecutor() as pool:
+        other = pool.submit(finish, replace(job, engine=Troubled("fail", str(tmp_path), 0, 9)))
+        waits = re.compile(rf"-> FLOCK .*:{journal} ")
+        wait_for(lambda: waits.search(Path("/proc/locks").read_text()))
+        *_, record = cut_off
+        assert other.result() == record
+    assert not list((tmp_path / "out" / ".parts").glob("*.part"))
 
 
 def test_an_image_that_fails_three_times_is_named(job: Job, tmp_path: Path) -> None:
