@@ -1,13 +1,15 @@
-"""The files for Docker and for clusters. What an image's lines do is done in a bare Debian, without Docker."""
+"""The files for Docker and for clusters, and the script that tries them with an engine of its own."""
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 import jsonschema
 import pytest
@@ -24,28 +26,92 @@ def may_mount() -> bool:
     return subprocess.run(own, capture_output=True, check=False).returncode == 0
 
 
+CHECK = ROOT / "docker" / "check.sh"
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(not may_mount(), reason="docker/check.sh needs root on Debian or Ubuntu, a clone, and mounts")
-def test_the_image_for_cpus_renders(tmp_path: Path) -> None:
-    debian = tmp_path / "debian"
+@pytest.mark.skipif(shutil.which("dockerd") is None, reason="docker/check.sh would install Docker")
+def test_the_image_for_cpus_does_what_it_promises(tmp_path: Path) -> None:
     pypi = {**os.environ, "BACKEND": ""}  # PyTorch from where all else comes from
-    command: list[str | Path] = [ROOT / "docker" / "check.sh", "cpu", debian]
+    done = subprocess.run([CHECK, "cpu", tmp_path / "d"], env=pypi, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    assert "the scene renders" in done.stdout
+    assert "data/3dident: cannot be made (Permission denied); give another --out" in done.stdout
+    assert not (tmp_path / "d").exists()
+
+
+def refusal(*words: object, **options: Any) -> str:
+    """The line by which docker/check.sh refuses to begin."""
+    command: list[str | Path] = ["bash", CHECK, *map(str, words)]
+    done: subprocess.CompletedProcess[str] = subprocess.run(
+        command, capture_output=True, text=True, check=False, **options
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    return done.stderr.removeprefix("docker/check.sh: ")
+
+
+def commands(folder: Path, *names: str) -> dict[str, str]:
+    """An environment in which there are no other commands."""
+    folder.mkdir()
+    for name in ("bash", "dirname", "id", *names):
+        (folder / name).symlink_to(shutil.which(name) or name)
+    return {"PATH": str(folder)}
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may become somebody else")
+def test_the_check_begins_nothing_that_it_cannot_end(tmp_path: Path) -> None:
+    assert refusal() == "type docker/check.sh readme|cpu|cuda|engine [FOLDER]\n"
+    script = CHECK.read_text()
+    nobody = subprocess.run(
+        ["bash", "-s", "engine"], input=script, user=65534, cwd="/", capture_output=True, text=True, check=False
+    )
+    assert (nobody.returncode, nobody.stderr) == (2, "docker/check.sh: needs root: type sudo docker/check.sh engine\n")
+    assert refusal("cpu", env=commands(tmp_path / "one")) == "needs Debian or Ubuntu: here is no apt-get\n"
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.tex").touch()
+    said = f"{tmp_path}/mine: is none of this script's; give another folder\n"
+    assert refusal("engine", tmp_path / "mine") == said
+    assert (tmp_path / "mine" / "thesis.tex").exists()
+
+
+@pytest.mark.skipif(not may_mount(), reason="a small disk is mounted")
+def test_the_check_needs_room(tmp_path: Path) -> None:
+    small = tmp_path / "small"
+    small.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=50m", "tmpfs", small], check=True)
     try:
-        done = subprocess.run(command, env=pypi, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
-        assert "the scene renders" in done.stdout
-        picture = debian / "data" / "traversal.png"
-        assert picture.read_bytes().startswith(b"\x89PNG")
-        assert picture.stat().st_uid == 1000
+        said = f"{small}/d: 0 GB are free there, and it takes 12; give another folder\n"
+        assert refusal("engine", small / "d") == said
+        assert not list(small.iterdir())
     finally:
-        shutil.rmtree(debian, ignore_errors=True)
+        subprocess.run(["umount", small], check=True)
+
+
+@pytest.mark.skipif(not may_mount(), reason="docker/check.sh needs root on Debian or Ubuntu")
+def test_the_check_says_why_there_is_no_engine(tmp_path: Path) -> None:
+    environment = commands(tmp_path / "tools", "df", "grep", "ls", "mkdir", "rm", "tail", "touch")
+    (tmp_path / "tools" / "apt-get").write_text("#!/bin/sh\necho 'E: Unable to locate package'\nexit 100\n")
+    (tmp_path / "tools" / "apt-get").chmod(0o755)
+    said = "debootstrap cannot be installed: E: Unable to locate package\n"
+    assert refusal("cpu", tmp_path / "d", env=environment) == said
+    assert not (tmp_path / "d").exists()
+
+
+@pytest.mark.skipif(not may_mount(), reason="docker/check.sh needs root on Debian or Ubuntu, a clone, and mounts")
+@pytest.mark.skipif(not (shutil.which("dockerd") and shutil.which("debootstrap")), reason="it would install them")
+def test_the_check_that_fails_leaves_nothing_behind(tmp_path: Path) -> None:
+    nowhere = {**os.environ, "http_proxy": "http://127.0.0.1:9"}
+    assert refusal("cpu", tmp_path / "d", env=nowhere).startswith("debootstrap made no Debian: E: ")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_the_image_takes_what_is_there() -> None:
-    lines = (ROOT / "docker" / "Dockerfile").read_text().splitlines()
-    for line in lines:
-        if line.startswith("COPY") and "--from" not in line and line != "COPY . .":
-            assert (ROOT / line.split()[1]).is_file()
+    text = (ROOT / "docker" / "Dockerfile").read_text()
+    sources = re.findall(r"source=([\w./-]+)", text)
+    assert {"requirements.lock", "docker/install.sh"} <= set(sources)
+    assert all((ROOT / source).is_file() for source in sources)
+    lines = text.splitlines()
     stages = {line.split()[-1] for line in lines if line.startswith("FROM")}
     assert {"base", "cpu", "cuda"} <= stages
     assert [line for line in lines if line.startswith("USER")] == ["USER 1000"] * 2
