@@ -139,8 +139,6 @@ PAIRS = Family(
     "pairs",
     {
         "around": f"{HERE}.pairs.of_images:Around",
-        "rendered": f"{HERE}.pairs.of_images:Rendered",
-        "nearest": f"{HERE}.pairs.of_images:Nearest",
         "augmented": f"{HERE}.pairs.of_images:Augmented",
         "drawn": f"{HERE}.pairs.drawn:Drawn",
         "among": f"{HERE}.pairs.drawn:Among",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -49,7 +50,7 @@ Examples:
     "tier_name",
     default="laptop",
     show_default=True,
-    help="How large runs are: demo, laptop, paper, or a file of yours.",
+    help="How large runs are: demo, laptop, afternoon, paper, or a file of yours.",
 )
 @click.option("--data", metavar="PLACE", help="The same as DATA.")
 @click.option("--test-data", metavar="PLACE", help="Images to test on.  [default: data/3dident-test]")
@@ -61,6 +62,12 @@ Examples:
 @click.option("--model", metavar="MODEL", help="Only rows whose model has this conditional, like normal.")
 @click.option("--row", "ids", multiple=True, metavar="ID", help="Only this row, like box-normal. May be given again.")
 @click.option("--kind", "kinds", type=click.Choice(KINDS), multiple=True, help="Only this kind of score.")
+@click.option(
+    "--pairs",
+    "positives",
+    type=click.Choice(["exact", "nearest"]),
+    help="Positives that were rendered for their anchors, or the images nearest to draws.  [default: the tier's]",
+)
 @click.option("--loss", metavar="MODULE:NAME", callback=own, help="A loss of yours in place of the rows'.")
 @click.option(
     "--encoder", metavar="NAME", callback=own, help="mlp, resnet18, resnet50, resnet101, or MODULE:NAME of yours."
@@ -85,6 +92,7 @@ def bench(
     render: bool,
     ids: tuple[str, ...],
     kinds: tuple[str, ...],
+    positives: str | None,
     loss: str | None,
     encoder: str | None,
     trust: bool,
@@ -117,10 +125,11 @@ def bench(
 
     # Here, as PyTorch takes seconds.
     from ident.benchmark import report
+    from ident.benchmark.pairs.positives import DrawnPositives
     from ident.benchmark.report import tables
     from ident.benchmark.suites.bench import Where, prepare
     from ident.benchmark.suites.rows import with_objective
-    from ident.benchmark.suites.runs import runs_of
+    from ident.benchmark.suites.runs import exact_conditional, runs_of
     from ident.benchmark.suites.tiers import load_tier
     from ident.benchmark.training import distributed
     from ident.render import plugins
@@ -128,6 +137,8 @@ def bench(
     if trust:
         plugins.look_here()
     tier = load_tier(tier_name, stored=suite.stored, encoder=encoder, trust=trust)
+    if positives is not None:
+        tier = replace(tier, pairs={**tier.pairs, "positives": positives})
     rows = suites.select(suite, {name: text for name, text in filters.items() if text is not None}, ids)
     chosen = tuple(kind for kind in KINDS if not kinds or kind in kinds)
     if loss is not None:
@@ -137,13 +148,16 @@ def bench(
     with as_options("device", "gpus", "kind"):
         where = Where(device, gpus or 0, parallel, ray_address)
         runs = runs_of(suite, rows, chosen, seeds, tier)
-    places = datasets.places(data, test_data, tier.name if render else "") if suite.stored else {}
+    exact = exact_conditional(runs) if render else None
+    made = tier.name if render else ""
+    places = datasets.places(data, test_data, made, exact=exact is not None) if suite.stored else {}
     if (data or test_data or render) and not places:
         raise Impossible(f"--suite {suite.name}: has no images; leave out --data, --test-data and --render")
     if render and not distributed.launched():
+        drawn = DrawnPositives(exact, seed=0) if exact else None
         for split, place in places.items():
             with progress(f"rendering {split}") as done:
-                datasets.render(split, place, tier, ray_address, lambda far: done(far.done, far.total))
+                datasets.render(split, place, tier, ray_address, lambda far: done(far.done, far.total), drawn)
     with as_options("device", "gpus"):
         bench = prepare(suite, tier, runs, where, out, places, warn)
     bench.launch(force=force)

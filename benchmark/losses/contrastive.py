@@ -258,10 +258,10 @@ class InfoNCE(nn.Module):
             anchor, positive, negatives, similarity=self.similarity, temperature=self.temperature, **more
         )
 
-    def among(self, points: Tensor, pairs: Tensor, outputs: slice = slice(None)) -> Tensor:
-        """The same of points (n, d) that have several positives, compared by some of their outputs."""
+    def among(self, points: Tensor, pairs: Tensor) -> Tensor:
+        """The same of points (n, d) that have several positives."""
         among = AMONG[self.function]
-        return among(points[:, outputs], pairs, similarity=self.similarity, temperature=self.temperature)
+        return among(points, pairs, similarity=self.similarity, temperature=self.temperature)
 
 
 class AnInfoNCE(nn.Module):
@@ -291,11 +291,11 @@ class AnInfoNCE(nn.Module):
         scaled = None if negatives is None else scale * negatives
         return info_nce(scale * anchor, scale * positive, scaled, similarity=Distance(2.0), **others)
 
-    def among(self, points: Tensor, pairs: Tensor, outputs: slice = slice(None)) -> Tensor:
-        """The same of points (n, d) that have several positives, compared by some of their outputs."""
+    def among(self, points: Tensor, pairs: Tensor) -> Tensor:
+        """The same of points (n, d) that have several positives."""
         self._check(points=points)
         scaled = (self.log_precisions / 2).exp() * points
-        return info_nce_among(scaled[:, outputs], pairs, similarity=Distance(2.0))
+        return info_nce_among(scaled, pairs, similarity=Distance(2.0))
 
     def _check(self, **points: Tensor | None) -> None:
         """Refuse points that Lambda does not weigh, of which some would be broadcast in silence."""

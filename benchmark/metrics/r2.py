@@ -24,8 +24,12 @@ def r2(factors: npt.ArrayLike, representation: npt.ArrayLike) -> Float64s:
 
 
 def affine(x: Float64s, y: Float64s, other: Float64s) -> Float64s:
-    """The least-squares affine map from x to y, applied to others."""
+    """The least-squares affine map from x to y, applied to others; of many the one of the smallest weights."""
     middle, mean = x.mean(0), y.mean(0)
+    if x.shape[1] > len(x):  # by products of samples, of which there are fewer
+        rows = x - middle
+        wide: Float64s = (other - middle) @ rows.T @ np.linalg.lstsq(rows @ rows.T, y - mean, rcond=None)[0] + mean
+        return wide
     weights = np.linalg.lstsq(x - middle, y - mean, rcond=None)[0]
     mapped: Float64s = (other - middle) @ weights + mean
     return mapped

@@ -32,21 +32,37 @@ class Contrastive(Objective):
         """The loss of a comparison of representations (n, k)."""
         if isinstance(comparison, PairsAmong):
             among: Any = self.losses[0]
-            loss: Tensor = among.among(points[comparison.points], comparison.pairs, comparison.outputs)
+            loss: Tensor = among.among(points[comparison.points], comparison.pairs)
             return loss
         module = self.losses[comparison.conditional % len(self.losses)]
         anchor, positive = points[comparison.anchor], points[comparison.positive]
         hard = {}
         if comparison.hard is not None:
             hard = {"hard": points[comparison.hard].unflatten(0, (len(anchor), -1))}
-        if not comparison.both:
-            return self.of_pairs(module, anchor, positive, **hard)
-        return torch.stack([self.of_pairs(module, *pair) for pair in ((anchor, positive), (positive, anchor))]).mean()
+        if comparison.across:
+            return self.of_across(module, anchor, positive, both=comparison.both)
+        if comparison.both:
+            return self.of_both(module, anchor, positive)
+        return self.of_pairs(module, anchor, positive, **hard)
 
     def of_pairs(self, module: nn.Module, anchor: Tensor, positive: Tensor, **hard: Tensor) -> Tensor:
         """The loss of anchors (n, k) and their positives (n, k)."""
         loss: Tensor = module(anchor, positive, anchor if self.itself else None, **hard)
         return loss
+
+    def of_both(self, module: nn.Module, anchor: Tensor, positive: Tensor) -> Tensor:
+        """The loss of pairs (n, k) in both directions: all others, anchors and positives, are negatives of either."""
+        points, partners = torch.cat([anchor, positive]), torch.cat([positive, anchor])
+        number = torch.arange(len(points), device=points.device)
+        pair, partner = number % len(anchor), number.roll(len(anchor))
+        loss: Tensor = module(points, partners, points, names=(number, partner) if self.itself else (pair, pair))
+        return loss
+
+    def of_across(self, module: nn.Module, anchor: Tensor, positive: Tensor, *, both: bool) -> Tensor:
+        """The loss of pairs (n, k) whose negatives are the positives of others; and in the other direction, anchors."""
+        number = torch.arange(len(anchor), device=anchor.device)
+        pairs = ((anchor, positive), (positive, anchor))[: 1 + both]
+        return torch.stack([module(*pair, pair[1], names=(number, number)) for pair in pairs]).mean()
 
 
 class InfoNCE(Contrastive):
@@ -123,3 +139,12 @@ class Own(Contrastive):
         if not loss.requires_grad:
             raise Failed(f"{self.name}: gave a loss that no weight has a part in; it must be made of its arguments")
         return loss.reshape(())
+
+    def of_both(self, module: nn.Module, anchor: Tensor, positive: Tensor) -> Tensor:
+        """The mean over both directions."""
+        return self.of_across(module, anchor, positive, both=True)
+
+    def of_across(self, module: nn.Module, anchor: Tensor, positive: Tensor, *, both: bool) -> Tensor:
+        """The mean over the directions; what is a negative is the loss's own affair."""
+        pairs = ((anchor, positive), (positive, anchor))[: 1 + both]
+        return torch.stack([self.of_pairs(module, *pair) for pair in pairs]).mean()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields, is_dataclass, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Protocol, TypeVar
 
 import torch
@@ -22,7 +22,9 @@ class PositivePairs:
     hard: slice | None = None
     """As many hard negatives for each anchor, one anchor's behind another's."""
     both: bool = False
-    """Whether each positive is an anchor in its turn, too: the loss is the mean of both."""
+    """Whether each positive is an anchor in its turn, too, and told from all others as anchors are."""
+    across: bool = False
+    """Whether anchors are told from positives alone, and positives from anchors."""
     weight: float = 1.0
 
 
@@ -33,8 +35,6 @@ class PairsAmong:
     points: slice
     pairs: Tensor
     """(m, 2), counted within the points."""
-    outputs: slice = field(default_factory=lambda: slice(None))
-    """Those by which they are compared."""
     weight: float = 1.0
 
 
@@ -49,6 +49,8 @@ class Batch:
     comparisons: tuple[Comparison, ...] = ()
     factors: Tensor | None = None
     number: int = 0
+    images: Tensor | None = None
+    """The numbers of the images that the first observations of all processes show, if a bank keeps them."""
 
     def to(self, device: torch.device) -> Batch:
         """The batch with its tensors on a device."""

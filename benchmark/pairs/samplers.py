@@ -91,21 +91,23 @@ class NearestSampler:
         described = {**distributions.describe(self.conditional), "space": str(self.space), "seed": self.seed}
         return {**described, "latents": self.names, "sha256 of latents": of}
 
-    def wish(self, batch: int, n: int) -> tuple[Int64s, Float32s]:
-        """Anchors (n,) and what is wished for as their positives (n, d)."""
+    def wish(self, batch: int, n: int, anchors: Int64s | None = None, walk: int = 1) -> tuple[Int64s, Float32s]:
+        """Anchors (n,), drawn or these, and what is wished for as their positives (n, d), so many draws away."""
         generator = torch.Generator().manual_seed(stream(self.seed, batch))
-        anchors = torch.randint(len(self.neighbours.latents), (n,), generator=generator)
-        around = torch.from_numpy(self.neighbours.latents)[anchors]
-        return anchors.numpy(), self.conditional.draw(self.space, around, generator=generator).numpy()
+        anchors = anchors_of(len(self.neighbours.latents), n, generator) if anchors is None else anchors
+        wished = torch.from_numpy(self.neighbours.latents[anchors])
+        for _ in range(walk):
+            wished = self.conditional.draw(self.space, wished, generator=generator)
+        return anchors, wished.numpy()
 
     def tune(self, recall: float, say: Callable[[str], object] = print) -> float:
         """Let the search look just so far that it has this recall on a sample; gives what it has."""
         anchors, wished = self.wish(SAMPLE_BATCH, SAMPLE)
         return self.neighbours.tune(wished, anchors, recall, say)
 
-    def draw(self, batch: int, n: int) -> DrawnPairs:
-        """Batch number `batch` of n pairs."""
-        anchors, wished = self.wish(batch, n)
+    def draw(self, batch: int, n: int, anchors: Int64s | None = None, walk: int = 1) -> DrawnPairs:
+        """Batch number `batch` of n pairs, of anchors that are drawn, or of these; positives so many draws away."""
+        anchors, wished = self.wish(batch, n, anchors, walk)
         nearest = self.neighbours.nearest(wished, anchors)
         around, at = self.neighbours.latents[anchors], self.neighbours.latents[nearest.index]
         return DrawnPairs(anchors, nearest.index, around, at, wished, nearest.distance, nearest.anchor_was_nearest)
@@ -132,16 +134,22 @@ class RenderedSampler:
         """There is no search: each positive is the right one."""
         return 1.0
 
-    def draw(self, batch: int, n: int) -> DrawnPairs:
+    def draw(self, batch: int, n: int, anchors: Int64s | None = None, walk: int = 1) -> DrawnPairs:  # noqa: ARG002
         """Batch number `batch` of n pairs; `wished` has draws of their own, to compare with."""
         generator = torch.Generator().manual_seed(stream(self.seed, batch))
-        anchors = torch.randint(len(self.raw), (n,), generator=generator).numpy()
+        anchors = anchors_of(len(self.raw), n, generator) if anchors is None else anchors
         around, at = self.raw[anchors], self.positives[anchors]
         wished = self.conditional.draw(Box(len(self.names)), torch.from_numpy(around), generator=generator).numpy()
         return DrawnPairs(anchors, anchors, around, at, wished, np.zeros(n, np.float32), np.zeros(n, bool))
 
 
 Sampler = NearestSampler | RenderedSampler
+
+
+def anchors_of(images: int, n: int, generator: torch.Generator) -> Int64s:
+    """Anchors (n,) drawn from so many images."""
+    drawn: Int64s = torch.randint(images, (n,), generator=generator).numpy()
+    return drawn
 
 
 def open_sampler(
@@ -190,13 +198,19 @@ def points_of(data: Dataset, names: tuple[str, ...]) -> Float32s:
 def _rendered(
     data: Dataset, conditional: str | None, space: str, seed: int, subset: tuple[str, ...] | None
 ) -> RenderedSampler:
+    drawn = check_positives(data, conditional)
+    if subset is not None or space != "box":
+        raise Impossible("rendered positives follow all factors in the box; leave out --latents and --space")
+    return RenderedSampler(data.latents.copy(), data.positive_latents.copy(), drawn, seed, data.names)
+
+
+def check_positives(data: Dataset, conditional: str | None) -> Distribution:
+    """The conditional of the rendered positives; refused where there are none, or of another than is asked for."""
     rendered = data.manifest.positives
     if rendered is None:
         raise Impossible(f"{data.storage}: was rendered without positives; take --pairs nearest, or render some")
-    if subset is not None or space != "box":
-        raise Impossible("rendered positives follow all factors in the box; leave out --latents and --space")
     drawn = distributions.parse(rendered["conditional"]) if conditional is None else distributions.typed(conditional)
     if str(drawn) != rendered["conditional"]:
         follow = rendered["conditional"]
         raise Impossible(f"{data.storage}: its positives follow {follow}, not {conditional}; take --pairs nearest")
-    return RenderedSampler(data.latents.copy(), data.positive_latents.copy(), drawn, seed, data.names)
+    return drawn

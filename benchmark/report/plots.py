@@ -139,7 +139,7 @@ def mass_moved(row: Row) -> float:
 
 
 def bars(suite: Suite, results: Sequence[Result]) -> Figure:
-    """The scores of each factor, mean and sd over seeds, with what they are by chance as dashed lines."""
+    """The scores of each factor, mean and sd over seeds, by chance as dashed lines; and their ceilings in black."""
     names = results[0].factors
     scores = {
         metric: [result.scores[suite.split][metric] for result in results]
@@ -157,6 +157,9 @@ def bars(suite: Suite, results: Sequence[Result]) -> Figure:
         sd = each.std(0, ddof=1) if len(each) > 1 else None
         at, name = places + (number - (len(shown) - 1) / 2) * wide, plain(metric)
         axes.barh(at, np.maximum(each.mean(0), LEAST), wide, xerr=sd, color=f"C{number}", label=name)
+        for place, factor in zip(at, names, strict=True):
+            if most := suite.ceilings.get(factor, {}).get(metric):
+                axes.plot([most, most], [place - wide / 2, place + wide / 2], color="black", lw=2)
         axes.axvline(max(chance, LEAST), color=f"C{number}", ls="--", lw=1, label=f"{name} by chance")
     axes.set_yticks(places, list(map(plain, names)), fontsize=11)
     axes.invert_yaxis()

@@ -27,7 +27,9 @@ def record(suite: Suite, line: Line, result: Result) -> dict[str, Any]:
     settings, row = result.settings, line.row.described()
     record: dict[str, Any] = {"suite": suite.name, "tier": result.tier, "row": line.row.id}
     record |= {"own": line.own, "kind": result.kind, "seed": result.seed, **row}
+    positives = settings.get("positives", "")
     record |= {
+        "positives": positives if isinstance(positives, str) else "",
         "objective": str(settings.get("objective", row["objective"])),
         "encoder": str(settings.get("encoder", "")),
     }

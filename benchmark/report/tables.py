@@ -10,7 +10,7 @@ import numpy as np
 
 from ident.benchmark.metrics.lookup import known
 from ident.benchmark.suites.results import Result
-from ident.benchmark.suites.rows import KINDS, Row
+from ident.benchmark.suites.rows import KINDS, UNTRAINED, Row
 from ident.benchmark.suites.suite import Suite
 from ident.render import plugins
 
@@ -39,7 +39,19 @@ class Line:
     @property
     def words(self) -> Mapping[str, str]:
         """What it is: of a row, or what the rows agree in that share its runs."""
-        return self.row.words(next(iter(self.results)) if self.shared else "")
+        words = self.row.words(next(iter(self.results)) if self.shared else "")
+        return words | {"data": ", ".join(filter(None, [words["data"], self.positives]))}
+
+    @property
+    def positives(self) -> str:
+        """Where the positives of its runs came from: exact ones, or nearest neighbours."""
+        said = {str(result.settings.get("positives", "")) for result in self.results.get("unsupervised", ())}
+        return " or ".join(sorted(said & {"exact", "nearest"}))
+
+    @property
+    def factors(self) -> Sequence[str]:
+        """The names of what was to be recovered."""
+        return next((result.factors for results in self.results.values() for result in results), ())
 
     @property
     def whole(self) -> bool:
@@ -205,11 +217,11 @@ def rounded(score: Cell) -> dict[str, Any]:
 
 
 def remarks(suite: Suite, lines: Sequence[Line]) -> list[str]:
-    """What a reader should know of scores that say little: those that are no better than the mean, or than chance."""
-    said = list[str]()
+    """What a reader should know: ceilings, and scores that say little, no better than the mean or than chance."""
+    said = [ceiling(suite, name) for name in suite.ceilings if any(name in line.factors for line in lines)]
     for line in lines:
         for kind, results in line.results.items():
-            if kind == "identity" or kind in line.above:
+            if kind in UNTRAINED or kind in line.above:
                 continue
             for name in suite.metrics:
                 scores = [result.scores[suite.split][name] for result in results]
@@ -218,6 +230,14 @@ def remarks(suite: Suite, lines: Sequence[Line]) -> list[str]:
                 if verdict := known(name).verdict(ours, chance, samples=samples, dim=len(results[0].factors)):
                     said.append(f"{line.label}, {kind}: {verdict}")
     return said
+
+
+def ceiling(suite: Suite, factor: str) -> str:
+    """What any encoder can have of a factor that observations do not always show."""
+    most = " and ".join(
+        f"{metric} {value:.1f}" for metric, value in suite.ceilings[factor].items() if metric in suite.metrics
+    )
+    return f"{factor}: no encoder can have more than {most}, as images do not always show it"
 
 
 def groups(suite: Suite, line: Line) -> dict[str, float]:

@@ -14,6 +14,7 @@ from ident.benchmark.sources.data import Data
 from ident.benchmark.suites import data as datasets
 from ident.benchmark.suites import runner
 from ident.benchmark.suites.results import Result, Warn
+from ident.benchmark.suites.rows import UNTRAINED
 from ident.benchmark.suites.runner import Watch
 from ident.benchmark.suites.runs import Run, of_tier
 from ident.benchmark.suites.suite import Suite
@@ -114,13 +115,29 @@ def prepare(
     """The bench of these runs on the datasets at these places, if all of it can be."""
     if where.gpus:
         runner.check_gpus(where.gpus, suite, runs)
-    runner.device_of(where.device, where.address)
+    device = runner.device_of(where.device, where.address)
     data = datasets.find(places) if places else {}
     runs = [replace(run, data=data) for run in runs]
     check(runs)
     if data and distributed.rank() == 0:
+        if long := takes(tier, runs, where.gpus or int(device != "cpu")):
+            warn(long)
         if larger := datasets.larger(data["train"], tier):
             warn(larger)
         if written := sorted({str(distributions.parse(text, tier.scale)) for text in runner.without_scale(runs)}):
             warn(f"tier {tier.name}: its scale is {tier.scale:g}, rows have {', '.join(written)}")
     return Bench(suite, tier, runs, where, out, data)
+
+
+def takes(tier: Tier, runs: Sequence[Run], gpus: int) -> str:
+    """What these runs will take on so many GPUs, by what one took its authors; nothing of a tier that is not theirs."""
+    trained = [run for run in runs if run.kind not in UNTRAINED]
+    if not tier.gpu_hours or not trained:
+        return ""
+    images = 2 * trained[0].training.steps * trained[0].training.batch_size
+    hours, count = tier.gpu_hours / max(1, gpus), len(trained)
+    here = f"on {gpus} of these {hours:g} hours" if gpus else "there is no GPU here"
+    return (
+        f"tier {tier.name}: {count} training{'s' * (count > 1)} of {images:,} images each; one took its authors "
+        f"{tier.gpu_hours:g} hours of a GeForce RTX 2080 Ti, {here}" + (f", {hours * count:g} in all" if gpus else "")
+    )

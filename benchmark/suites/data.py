@@ -11,7 +11,7 @@ from ident.benchmark.sources.data import Data
 from ident.render.errors import Impossible
 from ident.render.stage import cluster, plan, stage
 from ident.render.store.dataset import DEFAULT, Dataset, check_there
-from ident.render.store.recipe import Recipe, Uniform
+from ident.render.store.recipe import Positives, Recipe, Uniform
 from ident.render.store.storage import Storage
 from ident.render.worlds.threedident import WORLD
 
@@ -23,10 +23,11 @@ COUNTS = {"train": 30_000, "test": 2000}
 """Images that the laptop's tier is meant for."""
 
 
-def places(train: str | None, test: str | None, tier: str = "") -> dict[str, str]:
-    """Where the datasets lie, or shall: those that `--render` makes have the name of a tier."""
+def places(train: str | None, test: str | None, tier: str = "", *, exact: bool = False) -> dict[str, str]:
+    """Where datasets lie, or shall: those that `--render` makes have the name of a tier, and of exact positives."""
     behind = f"-{tier}" if tier else ""
     usual = {split: place.replace("3dident", f"3dident{behind}", 1) for split, place in PLACES.items()}
+    usual["train"] += "-exact" * exact
     return {"train": train or usual["train"], "test": test or usual["test"]}
 
 
@@ -69,13 +70,16 @@ def larger(data: Data, tier: Tier) -> str:
     return f"{data.place}: images of {data.size} x {data.size}, a step takes {times:.0f} times as long; {meant}"
 
 
-def render(split: str, place: str, tier: Tier, address: str | None, tell: stage.Watch) -> None:
-    """Render what a tier asks for as a split, or what is missing of it."""
+def render(
+    split: str, place: str, tier: Tier, address: str | None, tell: stage.Watch, positives: Positives | None = None
+) -> None:
+    """Render what a tier asks for as a split, or what is missing of it; with positives, if it is to train on."""
     if tier.render is None:
         raise Impossible(f"--render: tier {tier.name} has nothing to render; type ident render, or ident pull")
     n = getattr(tier.render, split)
     out = Storage(place)
     gpus = cluster.gpus_there(address)
     settings = WORLD.settings(size=tier.render.size, quality=tier.render.quality, gpus=gpus)
-    recipe = plan.going_on(out, Recipe(Uniform(0, split), settings), n)
+    exact = positives if split == "train" else None
+    recipe = plan.going_on(out, Recipe(Uniform(0, split), settings, positives=exact), n)
     stage.render(plan.Plan(out, recipe, n, gpus), address=address, force=False, tell=tell)

@@ -14,7 +14,9 @@ from ident.benchmark.training.schedule import Training
 from ident.render import plugins
 from ident.render.errors import Impossible, unknown
 
-KINDS = ("identity", "supervised", "unsupervised")
+KINDS = ("identity", "untrained", "supervised", "unsupervised")
+UNTRAINED = ("identity", "untrained")
+"""Scores of observations as they are, and of an encoder that has learned nothing."""
 SLOTS = {"source": SOURCES, "pairs": PAIRS, "objective": OBJECTIVES}
 DIM = 10
 """Dimensions of a space that gives none, as in the papers' tables."""
@@ -113,8 +115,8 @@ class Row:
             return {"data": self.seen, "model": "" if kind == "identity" else self.space}
         if self.kinds == ("supervised",):
             return {"data": "", "model": f"supervised, {self.space}"}
-        if self.kinds == ("identity",):
-            return {"data": "", "model": "untrained"}
+        if self.kinds in (("identity",), ("untrained",)):
+            return {"data": "", "model": self.kinds[0]}
         return {"data": self.data, "model": self.model}
 
     @property
@@ -284,7 +286,7 @@ def with_objective(rows: tuple[Row, ...], objective: str) -> tuple[Row, ...]:
         and row.source.name != "latents"
         and row.pairs.name != "among"
         and len(row.pairs.arguments) < 2
-        and not row.pairs.keywords
+        and {name for name, _ in row.pairs.keywords} <= {"positives"}
     ]
     if not plain:
         raise Impossible(f"{objective}: none of these rows has pairs to train it on")

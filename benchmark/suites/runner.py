@@ -19,6 +19,7 @@ import torch
 
 from ident.benchmark.latents import distributions
 from ident.benchmark.suites.results import NEIGHBOURS, RECOVERED, RESULT, Result
+from ident.benchmark.suites.rows import UNTRAINED
 from ident.benchmark.suites.runs import Run, recipe_of, result_of
 from ident.benchmark.suites.suite import Suite
 from ident.benchmark.suites.task import RowTask
@@ -69,7 +70,7 @@ def performed(run: Run, folder: Path, device: str, tell: Callable[[int, dict[str
     """`perform` with the threads that there are."""
     place = files.make_inside(folder, run.name)
     task, progress = RowTask(run, device), Progress()
-    if run.kind != "identity" and any(True for _ in task.model.parameters()):
+    if run.kind not in UNTRAINED and any(True for _ in task.model.parameters()):
         made_by = recipe_of(run, device=torch.device(device).type)  # whose random numbers are others
         try:
             with scalars(place / SCALARS) as write:
@@ -99,11 +100,12 @@ def performed(run: Run, folder: Path, device: str, tell: Callable[[int, dict[str
         folder=place,
     )
     factors, representation = recovered["test"]
-    with files.whole(place / RECOVERED) as part, part.open("wb") as file:
-        np.savez(file, latents=factors.numpy(), recovered=representation.numpy())
+    if run.kind != "identity" or not run.row.stored:  # whose pixels lie in the dataset
+        with files.whole(place / RECOVERED) as part, part.open("wb") as file:
+            np.savez(file, latents=factors.numpy(), recovered=representation.numpy())
     if (picture := task.source.picture(representation)) is not None:
         files.write(place / NEIGHBOURS, picture)
-    if run.kind != "identity":
+    if run.kind not in UNTRAINED:
         with files.whole(place / MODEL) as part, part.open("wb") as file:
             torch.save(task.model.state_dict(), file)
     files.write(place / RESULT, result.text().encode())
@@ -161,7 +163,7 @@ def devices() -> tuple[str, ...]:
 
 def steps_of(run: Run) -> int:
     """What there is to do for a run, as progress counts it."""
-    return run.training.steps if run.kind != "identity" else 1
+    return run.training.steps if run.kind not in UNTRAINED else 1
 
 
 def check_gpus(gpus: int, suite: Suite, runs: Sequence[Run]) -> None:
@@ -173,7 +175,7 @@ def check_gpus(gpus: int, suite: Suite, runs: Sequence[Run]) -> None:
         raise Impossible(
             f"gpus {gpus}: share batches of images, {suite.name} has none; give --parallel, a GPU for each run"
         )
-    sizes = {run.training.batch_size for run in runs if run.kind != "identity"}
+    sizes = {run.training.batch_size for run in runs if run.kind not in UNTRAINED}
     uneven = sorted(size for size in sizes if size % gpus)
     if uneven:
         raise Impossible(f"gpus {gpus}: does not divide batch_size {uneven[0]}; give another number")

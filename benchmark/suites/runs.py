@@ -13,17 +13,21 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+from ident.benchmark.latents import distributions
 from ident.benchmark.metrics import lookup
 from ident.benchmark.registry import OBJECTIVES, PAIRS, SOURCES, Slot, takes
 from ident.benchmark.sources.data import Data
 from ident.benchmark.suites.results import RESULT, Result, Warn, known_suites, load, load_all
-from ident.benchmark.suites.rows import Row
+from ident.benchmark.suites.rows import UNTRAINED, Row
 from ident.benchmark.suites.suite import Suite
 from ident.benchmark.suites.tiers import Tier
 from ident.benchmark.training.checkpoints import differing
 from ident.benchmark.training.schedule import Training
 from ident.render import plugins
 from ident.render.errors import Failed, Impossible
+
+PIXELS = 4096
+"""Images of which the identity's score is taken, a regression on all their pixels: as the authors' code has it."""
 
 HAS: tuple[str, ...] = ()
 """What sources have for metrics beside factors: neither interventions nor labels."""
@@ -81,14 +85,23 @@ class Run:
         """What its pairs take beside what the row says: of the tier's, those that they know."""
         known = takes(PAIRS.load(self.pairs.name))
         options = {name: value for name, value in self.tier.pairs.items() if name in known}
-        # A user's objective is called with anchors and a positive for each; and some outputs of a sphere are no sphere.
-        if plugins.is_one(self.row.objective.name) or self.row.space == "sphere":
-            options.pop("first", None)
         own = self.row.pairs_in(self.tier.name) if self.kind == "unsupervised" else {}
         if unknown := sorted(set(own) - set(known)):
             where = f"row {self.row.id}, tiers, {self.tier.name}, pairs"
             raise Impossible(f"{where}: {self.pairs.name} takes no {', '.join(unknown)}; leave it out")
         return options | own
+
+    @property
+    def samples(self) -> int:
+        """How many samples its scores are taken of, if there are so many."""
+        return PIXELS if self.kind == "identity" and self.row.stored else self.tier.samples
+
+    @property
+    def positives(self) -> str:
+        """Where its positives come from: `exact`, `nearest`, `auto`; nothing of pairs that have no such choice."""
+        named = dict(self.row.pairs.keywords)
+        chosen = named.get("positives", self.options.get("positives")) if self.kind == "unsupervised" else None
+        return str(chosen or ("auto" if "positives" in takes(PAIRS.load(self.pairs.name)) else ""))
 
     @property
     def side(self) -> float:
@@ -100,11 +113,11 @@ class Run:
         """All that decides the result."""
         model = self.tier.model
         trained: dict[str, Any] = {}
-        if self.kind != "identity":
+        if self.kind not in UNTRAINED:
             trained = {**asdict(self.training), "whiten": model.whiten, "side": self.side}
         if self.kind == "unsupervised":
-            trained["options"] = self.options
-        shared: dict[str, Any] = {"seed": self.seed, "samples": self.tier.samples, "encoder": model.encoder}
+            trained |= {"options": self.options, **({"positives": self.positives} if self.positives else {})}
+        shared: dict[str, Any] = {"seed": self.seed, "samples": self.samples, "encoder": model.encoder}
         names = [model.encoder, self.row.source.name]
         names += [self.row.pairs.name, self.row.objective.name] if self.kind == "unsupervised" else []
         names += self.reports
@@ -142,12 +155,25 @@ def runs_of(
     return list(runs.values())
 
 
+def exact_conditional(runs: Sequence[Run]) -> str | None:
+    """The one conditional of the exact positives that these runs are to have; None if they have none."""
+    texts = {
+        str(distributions.parse(run.row.conditionals[0], run.tier.scale))
+        for run in runs
+        if run.kind == "unsupervised" and run.row.pairs.name == "around" and run.positives == "exact"
+    }
+    if len(texts) > 1:
+        listed = ", ".join(sorted(texts))
+        raise Impossible(f"exact pairs of {listed}: a dataset has those of one; name rows by --row, or --pairs nearest")
+    return texts.pop() if texts else None
+
+
 def check_slots(suite: Suite, runs: Sequence[Run], tier: Tier) -> None:
     """Refuse, before anything is trained, what cannot be imported, and what a tier gives to pairs that none takes."""
     known = set[str]()
     for run in runs:
         SOURCES.load(run.row.source.name)
-        OBJECTIVES.load(run.row.slot(run.kind).name) if run.kind != "identity" else None
+        OBJECTIVES.load(run.row.slot(run.kind).name) if run.kind not in UNTRAINED else None
         known |= set(takes(PAIRS.load(run.pairs.name)))
     for row in suite.rows:
         if not plugins.is_one(row.pairs.name):

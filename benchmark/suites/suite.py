@@ -6,7 +6,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -36,6 +36,8 @@ class Suite:
     """Where its scores are taken: on what the model has not seen, or on what it was trained on (`train`)."""
     runs: str = ""
     """The suite whose runs it shows, if they are not its own."""
+    ceilings: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    """Of factors that observations do not always show: the most that any encoder can have by a metric, in percent."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.title, str) or not self.title.isprintable() or len(self.title) > 200:
@@ -48,6 +50,14 @@ class Suite:
             raise Impossible(f"split {self.split!r}: choose from {', '.join(SPLITS)}")
         if not 1 <= len(self.rows) <= MOST_ROWS:
             raise Impossible(f"{len(self.rows)} rows: give 1 to {MOST_ROWS}")
+        for name, most in self.ceilings.items() if isinstance(self.ceilings, Mapping) else [("", None)]:
+            numbers = isinstance(most, Mapping) and all(
+                type(value) in (int, float) and abs(value) <= 100 for value in most.values()
+            )
+            if not numbers or not name.isprintable() or len(name) > 100:
+                raise Impossible(f"ceilings {self.ceilings!r}: give a factor's most by each metric, in percent")
+            for metric in most or ():
+                check_name(metric)
         for name, count in Counter(row.id for row in self.rows).items():
             if count > 1:
                 raise Impossible(f"{count} rows have the id {name}: give each its own")

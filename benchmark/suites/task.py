@@ -16,11 +16,13 @@ from ident.benchmark.metrics import Score
 from ident.benchmark.models import encoders
 from ident.benchmark.objectives.contrastive import Own
 from ident.benchmark.objectives.objective import Objective
+from ident.benchmark.pairs.bank import Bank
 from ident.benchmark.pairs.batch import Batch, Pairs
 from ident.benchmark.pairs.own import Own as OwnPairs
 from ident.benchmark.registry import OBJECTIVES, PAIRS, SOURCES
 from ident.benchmark.sources.dataset import Images
 from ident.benchmark.sources.source import Source
+from ident.benchmark.suites.rows import UNTRAINED
 from ident.benchmark.suites.runs import Run
 from ident.benchmark.training import distributed
 from ident.benchmark.training.optimizers import autocast
@@ -66,7 +68,7 @@ def check(runs: Sequence[Run]) -> None:
     checked = set[str]()
     for run in runs:
         setting = json.dumps(run.row.setting(run.kind))
-        if run.kind == "identity" or setting in checked:
+        if run.kind in UNTRAINED or setting in checked:
             continue
         checked.add(setting)
         source = source_of(run, torch.device("cpu"))
@@ -74,11 +76,13 @@ def check(runs: Sequence[Run]) -> None:
         objective_of(run, source.dim)
 
 
-def fitted(encoder: nn.Sequential, source: Source, *, whiten: bool, trained: bool) -> nn.Sequential:
-    """An encoder that sees a source's observations normalised; of latents that none is trained on, none."""
+def fitted(encoder: nn.Sequential, source: Source, *, whiten: bool, kind: str) -> nn.Sequential:
+    """An encoder that sees a source's observations normalised; of the identity, none: images as numbers."""
+    if kind == "identity" and source.moments is not None:
+        return nn.Sequential(nn.Flatten())
     if source.moments is not None:
         return encoders.for_images(encoder, source.moments)
-    if not (source.encoded and trained):
+    if not source.encoded or kind in UNTRAINED:
         return nn.Sequential()
     return encoders.whitened(encoder, source.measured()) if whiten else encoder
 
@@ -94,11 +98,12 @@ class RowTask:
         with seeded(stream(run.seed, Stream.ENCODER)):
             encoder = encoders.encoder(self.source.dim, run.row.space, run.side, model.encoder)
         encoder.to(self.device)
-        self.objective = Objective()
-        if run.kind != "identity":
+        self.objective, self.memory = Objective(), nn.Module()
+        if run.kind not in UNTRAINED:
             self.objective = objective_of(run, self.source.dim)
             self.pairs = pairs_of(run, self.source)
-        self.encoder = fitted(encoder, self.source, whiten=model.whiten, trained=run.kind != "identity")
+            self.memory = getattr(self.pairs, "bank", None) or self.memory
+        self.encoder = fitted(encoder, self.source, whiten=model.whiten, kind=run.kind)
         distributed.with_shared_norms(self.encoder)
         if model.compile:
             self.encoder.compile()
@@ -106,24 +111,38 @@ class RowTask:
 
     def batches(self, first: int) -> Iterator[Batch]:
         """Batches from number `first` on. Of images several are decoded ahead by threads, while the encoder works."""
-        numbers = count(first)
         ahead = self.source.ahead
-        drawn = (
-            (batch for _, batch in in_order(self.batch, numbers, ahead=ahead)) if ahead else map(self.batch, numbers)
-        )
+        drawn: Iterator[Batch] = map(self.batch, count(first))
+        if isinstance(self.memory, Bank):
+            choices = self.memory.choices(first)
+            drawn = (batch for _, batch in in_order(lambda choice: self.batch(*choice), choices, ahead=ahead))
+        elif ahead:
+            drawn = (batch for _, batch in in_order(self.batch, count(first), ahead=ahead))
         for batch in drawn:
             yield batch.to(self.device)
 
-    def batch(self, number: int) -> Batch:
-        """The share that this process has of batch `number`."""
-        return self.pairs.batch(number, self.run.training.batch_size)
+    def batch(self, number: int, anchors: Tensor | None = None) -> Batch:
+        """The share that this process has of batch `number`, of these anchors if some were chosen."""
+        chosen = {} if anchors is None else {"anchors": anchors}
+        return self.pairs.batch(number, self.run.training.batch_size, **chosen)
 
     def loss(self, batch: Batch) -> Tensor:
         """The loss of the objective on a batch."""
         prepare = getattr(self.pairs, "prepare", None)
         if prepare is not None:
             batch = prepare(batch)
-        loss: Tensor = self.objective(self.encode, batch)
+        if not isinstance(self.memory, Bank) or batch.images is None:
+            loss: Tensor = self.objective(self.encode, batch)
+            return loss
+        points = list[Tensor]()
+
+        def encode(observations: Tensor) -> Tensor:
+            points.append(self.encode(observations))
+            return points[-1]
+
+        loss = self.objective(encode, batch)
+        with torch.no_grad():
+            self.memory.remember(batch.images, distributed.gather(points[-1])[: len(batch.images)])
         return loss
 
     def encode(self, observations: Tensor) -> Tensor:
@@ -142,9 +161,9 @@ class RowTask:
     def recovered(self, split: str) -> tuple[Tensor, Tensor]:
         """Factors (samples, d) of a split and the representation (samples, k) of the model as it is, on the CPU."""
         self.model.eval()
-        precision = "float32" if self.run.kind == "identity" else self.run.training.precision
+        precision = "float32" if self.run.kind in UNTRAINED else self.run.training.precision
         with torch.no_grad(), autocast(self.device, precision):
-            factors, observations = self.source.samples(split, self.run.tier.samples)
+            factors, observations = self.source.samples(split, self.run.samples)
             parts = [self.encode(part.to(self.device)).float() for part in observations]
         return factors.cpu(), torch.cat(parts).cpu()
 

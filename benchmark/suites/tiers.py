@@ -18,7 +18,7 @@ from ident.render import plugins
 from ident.render.blender.settings import PRESETS
 from ident.render.errors import Impossible
 
-TIERS = ("demo", "laptop", "paper")
+TIERS = ("demo", "laptop", "afternoon", "paper")
 
 
 @dataclass(frozen=True)
@@ -79,10 +79,19 @@ class Tier:
     """What the rows' pairs are called with beside what the rows say: the scale of conditionals that give none, ..."""
     render: Render | None = None
     """The datasets that `--render` makes."""
+    gpu_hours: float = 0.0
+    """How long one GPU would have taken its authors for a training of images: what is said before it begins."""
 
     def __post_init__(self) -> None:
         if type(self.samples) is not int or self.samples < LEAST:
             raise Impossible(f"samples {self.samples!r}: give a whole number from {LEAST} on")
+        if not (is_number(self.gpu_hours) and 0 <= self.gpu_hours < math.inf):
+            raise Impossible(f"gpu_hours {self.gpu_hours!r}: give a number from 0 on")
+        if "first" in self.pairs:
+            raise Impossible(
+                "pairs, first: groups of latents are gone, as no method may know what a latent is; leave it out, and "
+                "give groups = 32, which are of images that the encoder finds alike"
+            )
         if not (is_number(self.scale) and 0 < self.scale < math.inf):
             raise Impossible(f"scale {self.scale!r}: give a number above 0")
 
@@ -121,7 +130,10 @@ def read_tier(name: str, *, stored: bool) -> Tier:
             raise Impossible(f"{name}: {error}") from error
     if name not in TIERS:
         raise Impossible(f"tier {name!r}: choose from {', '.join(TIERS)}, or give a file that ends in .toml")
-    return tier_of(name, read_ours("tiers")["dataset" if stored else "mixed"][name])
+    ours = read_ours("tiers")["dataset" if stored else "mixed"]
+    if name not in ours:
+        raise Impossible(f"tier {name!r}: is for images, these are latents; choose from {', '.join(ours)}")
+    return tier_of(name, ours[name])
 
 
 def tier_of(name: str, content: dict[str, Any]) -> Tier:

@@ -19,7 +19,7 @@ from ident.benchmark.training.optimizers import State
 from ident.render.errors import Failed, Impossible
 from ident.render.store.files import open_plain, whole
 
-FORMAT = 1
+FORMAT = 2
 DIGEST = sha256().digest_size
 """Bytes before a checkpoint: its checksum."""
 
@@ -54,6 +54,7 @@ def save(checkpoint: Path, recipe: str, state: State, progress: Progress) -> Non
         "model": state.model.state_dict(),
         "optimizers": [optimizer.state_dict() for optimizer, _ in state.optimizers],
         "scaler": state.scaler.state_dict(),
+        "memory": state.memory.state_dict(),
         "progress": vars(progress),
     }
     content = BytesIO()
@@ -109,6 +110,7 @@ def load(checkpoint: Path, recipe: str, state: State) -> Progress:
         for (optimizer, _), its in zip(state.optimizers, written["optimizers"], strict=True):
             optimizer.load_state_dict(its)
         state.scaler.load_state_dict(written["scaler"])
+        state.memory.load_state_dict(written["memory"])
         return Progress(**written["progress"])
     except (RuntimeError, LookupError, AttributeError, TypeError, ValueError) as error:
         raise Failed(f"{checkpoint}: does not fit its run ({error}); delete it to begin that run anew") from error

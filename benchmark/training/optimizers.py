@@ -27,13 +27,15 @@ class State:
     optimizers: Optimizers
     scaler: torch.amp.GradScaler
     precision: str
+    memory: nn.Module
+    """What batches depend on beside the model; without parameters."""
 
     @classmethod
-    def of(cls, model: nn.Module, training: Training) -> State:
+    def of(cls, model: nn.Module, training: Training, memory: nn.Module | None = None) -> State:
         """As it is before the first step."""
         device = next(model.parameters()).device.type
         scaler = torch.amp.GradScaler(device, enabled=training.precision == "float16")
-        return cls(model, optimizers_of(model, training), scaler, training.precision)
+        return cls(model, optimizers_of(model, training), scaler, training.precision, memory or nn.Module())
 
     @property
     def device(self) -> torch.device:

@@ -34,9 +34,11 @@ class Task(Protocol):
     """What is trained, on what, for what."""
 
     model: nn.Module
+    memory: nn.Module
+    """What later batches depend on beside the model, as buffers; most tasks have an empty one."""
 
     def batches(self, first: int) -> Iterator[Batch]:
-        """Batches from number `first` on, each the same whenever it is drawn."""
+        """Batches from number `first` on, each the same by its number and what is remembered."""
 
     def loss(self, batch: Batch) -> Tensor:
         """The loss of the model on a batch."""
@@ -57,7 +59,7 @@ def train(
     `recipe`, a JSON object, has all that decides the run: a checkpoint of another recipe is refused.
     """
     keep_memory()
-    state = State.of(task.model, training)
+    state = State.of(task.model, training, task.memory)
     first = distributed.rank() == 0  # which alone looks, tells and saves
     progress = load(checkpoint, recipe, state) if checkpoint.exists() else Progress()
     loss_of = distributed.parallel(Loss(task))

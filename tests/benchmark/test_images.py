@@ -6,9 +6,12 @@ import gc
 import io
 import json
 import os
+import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import replace
+from itertools import islice, product
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +21,16 @@ import torch
 from PIL import Image
 from torch import Tensor, nn
 
-from ident.benchmark.pairs.batch import Batch, PairsAmong
+from ident.benchmark.pairs.batch import Batch, PositivePairs
+from ident.benchmark.pairs.positives import DrawnPositives
 from ident.benchmark.report.tables import lines_of
 from ident.benchmark.sources.data import Data
-from ident.benchmark.suites import data, rows, runner, tiers
-from ident.benchmark.suites.runs import Run, of_tier, recipe_of
+from ident.benchmark.suites import bench, data, rows, runner, tiers
+from ident.benchmark.suites.runs import Run, exact_conditional, of_tier, recipe_of
 from ident.benchmark.suites.suite import load_suite, select
 from ident.benchmark.suites.task import RowTask
 from ident.benchmark.suites.tiers import load_tier
+from ident.benchmark.suites.toml import read_ours
 from ident.benchmark.training import distributed
 from ident.benchmark.training.schedule import Training
 from ident.benchmark.training.train import train
@@ -92,7 +97,8 @@ def run_of(painted: dict[str, Data], row: str = "box-normal", tier: tiers.Tier =
 
 
 TINY = with_model(QUICK, encoder="tests.benchmark.test_images:tiny")
-SMALL = with_pairs(with_model(LAPTOP, encoder=TINY.model.encoder), lasts=0.7)
+SMALL = with_pairs(with_model(LAPTOP, encoder=TINY.model.encoder), groups=4)
+GROUPED = replace(with_pairs(SMALL, fade=(0.9, 0.95)), unsupervised=replace(STEPS, steps=40))
 
 
 def test_the_tables_are_those_of_the_paper() -> None:
@@ -111,19 +117,52 @@ def test_every_row_trains_and_is_scored_on_both_splits(painted: dict[str, Data],
         result = runner.perform(Run("table4", row, row.kinds[0], 0, SMALL, painted), tmp_path, "cpu", lambda *_: None)
         assert result is not None
         assert set(result.scores) == {"test", "train"}
-        assert len(result.history) == (0 if row.kinds == ("identity",) else 2)
+        trained = row.kinds[0] not in rows.UNTRAINED
+        assert len(result.history) == 2 * trained
+        if row.id == "identity":
+            continue
         place = tmp_path / f"{row.id}-tests.benchmark.test_images.tiny-{row.kinds[0]}-seed0"
         with np.load(place / "recovered.npz") as recovered:
             assert recovered["recovered"].shape == recovered["latents"].shape == (24, 10)
             assert np.array_equal(recovered["latents"], Dataset(painted["test"].place).latents[:24])
         with Image.open(place / "neighbours.png") as shown:
             assert shown.size == (96, 96)
-        if row.kinds != ("identity",):
+        if trained:
             assert list((place / "tensorboard").iterdir())
     five = load_suite("table5")
     lines = lines_of(five, of_tier(five, SMALL, tmp_path, painted, pytest.fail))
     done = [line.label for line in lines if line.results]
     assert done == [f"{row.id} tests.benchmark.test_images.tiny" for row in five.rows]
+
+
+def test_the_identity_is_a_regression_on_pixels(painted: dict[str, Data], tmp_path: Path) -> None:
+    run = run_of(painted, "identity")
+    result = runner.perform(run, tmp_path, "cpu", lambda *_: None)
+    assert result is not None
+    assert not (tmp_path / run.name / "recovered.npz").exists()
+    data = Dataset(painted["test"].place)  # 48 images, of which half fit a map of 768 pixels
+    pixels, z = data.images(range(48)).reshape(48, -1).astype(float), data.latents.astype(float)
+    middle, mean = pixels[:24].mean(0), z[:24].mean(0)
+    error = z[24:] - (pixels[24:] - middle) @ np.linalg.pinv(pixels[:24] - middle) @ (z[:24] - mean) - mean
+    expected = 1 - (error**2).sum(0) / ((z[24:] - z[24:].mean(0)) ** 2).sum(0)
+    assert result.scores["test"]["r2"].per_latent == pytest.approx(expected, abs=1e-6)
+
+
+def test_no_tier_names_a_latent() -> None:
+    def texts(value: Any) -> Iterator[str]:
+        if isinstance(value, dict):
+            for name, inner in value.items():
+                yield name
+                yield from texts(inner)
+        elif isinstance(value, list | tuple):
+            for inner in value:
+                yield from texts(inner)
+        elif isinstance(value, str):
+            yield value
+
+    named = set(texts(read_ours("tiers"))) | {text for row in load_suite("table4").rows for text in texts(row.tiers)}
+    assert "muon" in named
+    assert not named & set(WORLD.names)
 
 
 def test_the_encoder_of_the_paper(painted: dict[str, Data]) -> None:
@@ -152,9 +191,9 @@ def test_a_batch_follows_from_seed_and_number(painted: dict[str, Data]) -> None:
         assert torch.equal(one.loss(second), two.loss(again))
 
 
-def groups_in(batch: Batch) -> int:
-    """How many comparisons by groups of factors it has."""
-    return sum(isinstance(one, PairsAmong) for one in batch.comparisons)
+def grouped(batch: Batch) -> bool:
+    """Whether it is of groups of images that are alike."""
+    return len(batch.comparisons) > 1
 
 
 def assert_shown(batch: Batch, images: Dataset, *numbers: np.ndarray) -> None:  # type: ignore[type-arg]
@@ -169,55 +208,133 @@ def test_pairs_are_those_of_the_index(painted: dict[str, Data]) -> None:
     assert_shown(task.batch(3), images, pairs.anchor, pairs.positive)
 
 
-def test_at_first_pairs_are_near_in_a_group_of_latents_alone(painted: dict[str, Data]) -> None:
-    groups = (("object hue", "alpha"), ("x",))
-    tier = replace(with_pairs(TINY, scale=0.2, first=groups, lasts=0.5), unsupervised=replace(STEPS, steps=40))
-    task, images = task_of(run_of(painted, tier=tier), "cpu"), Dataset(painted["train"].place)
-    far = dict[tuple[str, ...], list[Tensor]]()
-    # One pair would have no negatives.
-    for number, alone, count in ((0, 8, 2), (5, 8, 2), (9, 7 + 1, 2), (11, 6, 2), (18, 1, 2), (20, 0, 0), (39, 0, 0)):
-        batch, drawn = task.batch(number), task.source.drawn(number, 2 * alone)
-        pairs = task.pairs.sampler.draw(number, 8 - alone)
-        assert_shown(batch, images, drawn, pairs.anchor, pairs.positive)
-        near = [one for one in batch.comparisons if isinstance(one, PairsAmong)]
-        assert [one.points for one in near] == [slice(2 * alone)] * count
-        assert task.loss(batch).isfinite()
-        for names, one in zip(groups, near, strict=False):
-            z = torch.from_numpy(images.latents[drawn])[one.pairs]
-            far.setdefault(names, []).append((z[:, 0] - z[:, 1]).abs())
-    for names, moved in far.items():
-        mean = torch.cat(moved).mean(0)
-        assert {WORLD.names[i] for i in mean.argsort()[: len(names)]} == set(names)
-        assert mean.sort().values[len(names) - 1] < mean.sort().values[len(names)] / 2
+def some_batches(run: Run, count: int) -> tuple[Any, list[Batch]]:
+    """The first batches of a run whose bank is filled by them, and its task."""
+    task, batches = task_of(run, "cpu"), list[Batch]()
+    for batch in islice(task.batches(0), count):
+        task.loss(batch)
+        batches.append(batch)
+    return task, batches
 
 
-def test_pairs_among_images_are_told_from_the_others_by_outputs_of_their_own(painted: dict[str, Data]) -> None:
-    tier = with_pairs(TINY, first=(("x", "y"), ("z",)), lasts=1.0)
-    for row in ("box-normal", "box-aninfonce"):
-        task = task_of(run_of(painted, row, replace(tier, unsupervised=replace(STEPS, steps=40))), "cpu")
-        batch = task.batch(12)
-        points = task.encode(batch.observations)
-        expected = torch.zeros(())
-        for one, outputs, weight in zip(batch.comparisons, (slice(2), slice(2, 3)), (1, 0.1), strict=True):
-            assert isinstance(one, PairsAmong)
-            away = torch.cdist(points[:, outputs], points[:, outputs]) ** 2
-            others = torch.exp(-away).fill_diagonal_(0).sum(1).log().mean()
-            expected = expected + weight * (others + away[tuple(one.pairs.T)].mean())
-        torch.testing.assert_close(task.loss(batch), expected)
+def test_batches_are_of_images_that_the_encoder_finds_alike(painted: dict[str, Data]) -> None:
+    run, images = run_of(painted, tier=GROUPED), Dataset(painted["train"].place)
+    task, batches = some_batches(run, 30)
+    kinds = [grouped(batch) for batch in batches]
+    assert kinds.index(True) >= task.source.ahead  # what is not filled yet cannot choose
+    assert any(kinds)
+    assert not any(kinds[round(0.95 * 40) :])
+    batch = batches[kinds.index(True)]
+    assert batch.images is not None
+    anchors, positives = batch.images.chunk(2)
+    assert_shown(batch, images, anchors.numpy(), positives.numpy())
+    pairs = task.pairs.sampler.draw(kinds.index(True), 8, anchors.numpy())
+    assert np.array_equal(pairs.positive, positives.numpy())
+    expected = (slice(0, 4), slice(8, 12)), (slice(4, 8), slice(12, 16))
+    assert batch.comparisons == tuple(PositivePairs(*pair, both=True, weight=0.5) for pair in expected)
+    for group in anchors.chunk(2):
+        assert len(set(group.tolist())) == 4
 
 
-def test_each_group_has_the_precisions_of_its_own_outputs(painted: dict[str, Data]) -> None:
-    tier = with_pairs(TINY, first=(("x", "y"), ("z",)), lasts=1.0)
-    task = task_of(run_of(painted, "box-aninfonce", tier), "cpu")
-    with torch.no_grad():
-        task.objective.losses[0].log_precisions.copy_(torch.arange(10.0))
-    task.loss(task.batch(0)).backward()
-    assert task.objective.losses[0].log_precisions.grad.nonzero().flatten().tolist() == [0, 1, 2]
+@pytest.mark.parametrize("row", ["box-normal", "sphere-normal", "augmentations", "box-aninfonce", "box-align-uniform"])
+def test_the_loss_of_groups_is_the_mean_over_them(painted: dict[str, Data], row: str) -> None:
+    task, batches = some_batches(run_of(painted, row, GROUPED), 24)
+    batch = next(batch for batch in batches if grouped(batch))
+    torch.manual_seed(0)
+    loss, module = task.loss(batch), task.objective.losses[0]
+    torch.manual_seed(0)
+    prepared = task.pairs.prepare(batch) if row == "augmentations" else batch
+    anchors, positives = task.encode(prepared.observations).chunk(2)
+    each = list[Tensor]()
+    for anchor, positive in zip(anchors.chunk(2), positives.chunk(2), strict=True):
+        for i, (one, other) in product(range(4), ((anchor, positive), (positive, anchor))):
+            others = torch.cat([one[[j for j in range(4) if j != i]], other[[j for j in range(4) if j != i]]])
+            each.append(module(one[[i]], other[[i]], others))
+    torch.testing.assert_close(loss, torch.stack(each).mean())
 
 
-def test_a_sphere_has_no_groups_of_outputs(painted: dict[str, Data]) -> None:
-    tier = with_pairs(TINY, first=(("x",),), lasts=1.0)
-    assert groups_in(task_of(run_of(painted, "sphere-normal", tier), "cpu").batch(0)) == 0
+def test_positives_are_wide_at_first(painted: dict[str, Data]) -> None:
+    tier = replace(with_pairs(TINY, scale=0.05, spread=0.6, lasts=0.5), unsupervised=replace(STEPS, steps=40))
+    task, data = task_of(run_of(painted, tier=tier), "cpu"), Dataset(painted["train"].place)
+    far = []
+    for number in (0, 10, 20, 39):
+        walk = task.pairs.curriculum.walk(number / 40, task.pairs.moved)
+        pairs = task.pairs.sampler.draw(number, 8, None, walk)
+        assert_shown(task.batch(number), data, pairs.anchor, pairs.positive)
+        wished = task.pairs.sampler.draw(number, 48, None, walk)
+        far.append(float((wished.wished - wished.anchor_latents).std()))
+    assert far[0] == pytest.approx(0.6 * data.latents.std(), rel=0.25)  # less what the sides of the box keep
+    assert far[0] > 2 * far[1] > 4 * far[2]
+    assert far[2:] == pytest.approx([0.05, 0.05], rel=0.1)
+
+
+def test_a_loss_of_ones_own_sees_each_group_in_both_directions(painted: dict[str, Data]) -> None:
+    run = run_of(painted, "box-normal", GROUPED, objective="tests.benchmark.test_images:spread")
+    task, batches = some_batches(run, 24)
+    batch = next(batch for batch in batches if grouped(batch))
+    anchors, positives = (points.chunk(2) for points in task.encode(batch.observations).chunk(2))
+    pairs = [*zip(anchors, positives, strict=True), *zip(positives, anchors, strict=True)]
+    torch.testing.assert_close(task.loss(batch), torch.stack([spread(*pair) for pair in pairs]).mean())
+
+
+def test_a_run_that_chooses_by_its_bank_goes_on_after_a_kill(painted: dict[str, Data], tmp_path: Path) -> None:
+    """Killed with -9 in the middle of its groups, it comes to the same history and weights, to the last bit."""
+    (tmp_path / "places.json").write_text(as_places(painted))
+    for name, kills in (("through", ""), ("killed", "1"), ("killed", "")):
+        done = in_a_process(f"from tests.benchmark.test_images import go; go({str(tmp_path)!r}, {name!r}, {kills!r})")
+        assert done.returncode == (-signal.SIGKILL if kills else 0), done.stderr
+    through, killed = (torch.load(tmp_path / f"{name}.end") for name in ("through", "killed"))
+    assert killed["first"] == KILLED
+    assert through["history"] == killed["history"]
+    assert all(torch.equal(value, killed["model"][name]) for name, value in through["model"].items())
+    assert all(torch.equal(value, killed["bank"][name]) for name, value in through["bank"].items())
+
+
+KILLED = 21
+"""The step after which a run is killed."""
+
+
+def go(folder: str, name: str, kills: str) -> None:
+    """In a process: a run with groups, from its checkpoint if there is one."""
+    places = json.loads(Path(folder, "places.json").read_text())
+    torch.set_num_threads(1)
+    run = run_of({split: Data(*place) for split, place in places.items()}, tier=GROUPED)
+    task, first, kinds = task_of(run, "cpu"), list[int](), list[bool]()
+    loss_of = task.loss
+
+    def loss(batch: Batch) -> Tensor:
+        kinds.append(grouped(batch))
+        value: Tensor = loss_of(batch)
+        return value
+
+    def tell(step: int, _: object) -> None:
+        first.append(step - 1)
+        if kills and step == KILLED + 1:
+            assert kinds[-1]
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    task.loss = loss
+    progress = train(task, run.training, Path(folder, f"{name}.pt"), "{}", tell, seconds_between=0)
+    end = {"model": task.model.state_dict(), "bank": task.memory.state_dict()}
+    torch.save({**end, "history": progress.history, "first": first[0]}, Path(folder, f"{name}.end"))
+
+
+def test_exact_pairs_are_refused_where_there_are_none(painted: dict[str, Data], tmp_path: Path) -> None:
+    exact = with_pairs(TINY, positives="exact")
+    with pytest.raises(Impossible, match="was rendered without positives; take --pairs nearest, or render some"):
+        task_of(run_of(painted, tier=exact), "cpu")
+    positives = DrawnPositives("normal(0.25)", seed=0)
+    paint(tmp_path / "exact", replace(RECIPE, source=Uniform(0, "train"), shard_size=16, positives=positives), n=48)
+    there = data.find({"train": str(tmp_path / "exact"), "test": painted["test"].place})
+    with pytest.raises(Impossible, match=r"its positives follow normal\(0.25\), not laplace\(0.25\); take --pairs"):
+        task_of(run_of(there, "box-laplace", exact), "cpu")
+    task = task_of(run_of(there, tier=with_pairs(GROUPED, positives="exact")), "cpu")
+    batch, images = task.batch(3), Dataset(there["train"].place)
+    anchors = task.pairs.sampler.draw(3, 8).anchor
+    shown = np.concatenate([images.images(anchors), images.positives(anchors)])
+    assert np.array_equal(batch.observations.permute(0, 2, 3, 1).numpy(), shown)
+    task.loss(batch)
+    assert int(task.memory.seen.sum()) == len(set(anchors.tolist()))  # positives are no images of the bank
 
 
 def test_what_is_computed_again_counts_once(painted: dict[str, Data]) -> None:
@@ -227,12 +344,6 @@ def test_what_is_computed_again_counts_once(painted: dict[str, Data]) -> None:
         task.loss(task.batch(0)).backward()
         norms.append([value for name, value in task.model.state_dict().items() if "running" in name])
     torch.testing.assert_close(*norms)
-
-
-def test_a_loss_of_ones_own_has_a_positive_for_each_anchor(painted: dict[str, Data]) -> None:
-    tier = with_pairs(TINY, first=(("x",),), lasts=1.0)
-    task = task_of(run_of(painted, "box-normal", tier, objective="tests.benchmark.test_images:spread"), "cpu")
-    assert groups_in(task.batch(0)) == 0
 
 
 class Drawn(nn.Module):
@@ -274,13 +385,17 @@ def test_a_loss_that_was_changed_is_another(painted: dict[str, Data], monkeypatc
     plugins.digest.cache_clear()
 
 
-def test_each_positive_may_be_an_anchor_too(painted: dict[str, Data]) -> None:
-    one, both = (task_of(run_of(painted, tier=with_pairs(TINY, both=both)), "cpu") for both in (False, True))
-    batch = one.batch(0)
-    there = one.loss(batch)
-    back = one.loss(replace(batch, observations=torch.cat(batch.observations.chunk(2)[::-1])))
-    assert not torch.isclose(there, back)
-    torch.testing.assert_close(both.loss(both.batch(0)), (there + back) / 2)
+@pytest.mark.parametrize("itself", [False, True])
+def test_each_positive_may_be_an_anchor_too(painted: dict[str, Data], itself: bool) -> None:
+    changes = {"objective": "infonce(normal, itself=1)"} if itself else {}
+    task = task_of(run_of(painted, tier=with_pairs(TINY, both=True), **changes), "cpu")
+    batch = task.batch(0)
+    points, n = task.encode(batch.observations), len(batch.observations) // 2
+    away = torch.cdist(points, points) ** 2
+    partner = torch.arange(2 * n).roll(n)
+    told_from = torch.exp(-away) if itself else torch.exp(-away).fill_diagonal_(0)
+    expected = (told_from.sum(1).log() + away[torch.arange(2 * n), partner]).mean()
+    torch.testing.assert_close(task.loss(batch), expected)
 
 
 def test_in_chunks_gradients_are_the_same(painted: dict[str, Data]) -> None:
@@ -307,11 +422,23 @@ def test_a_batch_norm_that_cannot_be_shared_is_named(norm: nn.Module, monkeypatc
         distributed.with_shared_norms(nn.Sequential(nn.Identity(), norm))
 
 
+def as_places(datasets: dict[str, Data]) -> str:
+    """Where datasets lie, for a process."""
+    return json.dumps({name: [it.place, it.digest, it.size] for name, it in datasets.items()})
+
+
+def in_a_process(code: str) -> subprocess.CompletedProcess[str]:
+    """Run code that imports the tests in a process of its own."""
+    paths = os.pathsep.join(filter(None, [str(Path.cwd()), os.environ.get("PYTHONPATH")]))
+    environment = os.environ | {"PYTHONPATH": paths}
+    return subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
+
+
 def share_of_two(folder: str) -> None:
     """In a process that torchrun has started: the gradients of a loss that both have a part in."""
     places = json.loads(Path(folder, "places.json").read_text())
     with distributed.joined("cpu"):
-        task = task_of(run_of({split: Data(*place) for split, place in places.items()}, "box-normal", SMALL), "cpu")
+        task = task_of(run_of({split: Data(*place) for split, place in places.items()}, "box-normal", GROUPED), "cpu")
         found = losses_and_gradients(task)
         torch.save([*found, task.model.state_dict()], f"{folder}/{distributed.rank()}.pt")
         del task
@@ -319,35 +446,32 @@ def share_of_two(folder: str) -> None:
 
 
 def losses_and_gradients(task: RowTask) -> list[Any]:
-    """Of the first batches, to one of two kinds of pairs, the gradients of the last, and the batch norm's moments."""
+    """Of the first batches to one of groups, the gradients of the last, and the batch norm's moments."""
     from ident.benchmark.training.train import Loss
 
     loss_of = distributed.parallel(Loss(task))
     losses = []
-    for number in range(3):
+    for batch in task.batches(0):
         task.model.zero_grad()
-        loss = loss_of(task.batch(number))
+        loss = loss_of(batch)
         loss.backward()
         losses.append(float(loss.detach()))
+        if grouped(batch):
+            break
     norm = [value for name, value in task.model.state_dict().items() if "running" in name]
     return [losses, [parameter.grad for parameter in task.model.parameters()], norm]
 
 
 def test_two_processes_have_the_gradients_of_one(painted: dict[str, Data], tmp_path: Path) -> None:
-    (tmp_path / "places.json").write_text(
-        json.dumps({name: [it.place, it.digest, it.size] for name, it in painted.items()})
-    )
+    (tmp_path / "places.json").write_text(as_places(painted))
     half = tmp_path / "half.py"
     half.write_text(f"from tests.benchmark.test_images import share_of_two\nshare_of_two({str(tmp_path)!r})\n")
     code = f"from ident.benchmark.suites.runner import launch; launch(2, [{str(half)!r}])"
-    paths = os.pathsep.join(filter(None, [str(Path.cwd()), os.environ.get("PYTHONPATH")]))
-    environment = os.environ | {"PYTHONPATH": paths}
-    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
+    done = in_a_process(code)
     assert done.returncode == 0, done.stderr
-    task = task_of(run_of(painted, "box-normal", SMALL), "cpu")
-    groups = [groups_in(task.batch(number)) for number in range(4)]
-    assert groups == [2, 2, 2, 0]
+    task = task_of(run_of(painted, "box-normal", GROUPED), "cpu")
     losses, gradients, norm = losses_and_gradients(task)
+    assert len(losses) > task.source.ahead
     for rank in range(2):
         theirs = torch.load(tmp_path / f"{rank}.pt")
         assert theirs[0] == pytest.approx(losses, rel=1e-5)
@@ -436,6 +560,28 @@ def test_a_shard_that_is_damaged_on_the_way(painted: dict[str, Data], tmp_path: 
     assert seen[0] > 50
     assert result is not None
     assert [point["step"] for point in result.history] == [50, 100, 150, 200]
+
+
+def test_what_the_papers_tier_takes_is_said_beforehand(painted: dict[str, Data]) -> None:
+    paper = load_tier("paper", stored=True)
+    runs = [run_of(painted, row, paper) for row in ("box-normal", "sphere-normal", "identity")]
+    said = "tier paper: 2 trainings of 204,800,000 images each; one took its authors 112 hours of a GeForce RTX 2080 Ti"
+    assert bench.takes(paper, runs, 4) == f"{said}, on 4 of these 28 hours, 56 in all"
+    assert bench.takes(paper, runs, 0) == f"{said}, there is no GPU here"
+    assert bench.takes(LAPTOP, runs, 4) == bench.takes(paper, runs[2:], 4) == ""
+
+
+def test_exact_pairs_are_rendered_of_one_conditional(painted: dict[str, Data]) -> None:
+    exact = with_pairs(TINY, positives="exact")
+    runs = [run_of(painted, row, exact) for row in ("box-normal", "sphere-normal", "augmentations", "supervised")]
+    assert exact_conditional(runs) == "normal(0.25)"
+    assert exact_conditional(runs[2:]) is None
+    assert exact_conditional([run_of(painted)]) is None
+    with pytest.raises(Impossible, match=r"exact pairs of laplace\(0.25\), normal\(0.25\): a dataset has those of one"):
+        exact_conditional([*runs, run_of(painted, "box-laplace", exact)])
+    own = run_of(painted, pairs="around(normal, positives=nearest)", tier=exact)  # a row's word goes before the tier's
+    assert (own.positives, own.recipe["positives"]) == ("nearest", "nearest")
+    assert [run.positives for run in runs] == ["exact", "exact", "", ""]
 
 
 def test_the_nearest_images_are_shown(painted: dict[str, Data]) -> None:

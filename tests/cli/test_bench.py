@@ -43,7 +43,7 @@ def ident(ident: Run, ident_here: Run) -> Run:
 def test_help_lists_the_suites_that_there_are(ident: Run) -> None:
     listed = " ".join(ident("bench", "--help").stdout.split())
     assert f"Which table: {', '.join(names())}, or a file of yours." in listed
-    assert "--kind [identity|supervised|unsupervised]" in listed
+    assert "--kind [identity|untrained|supervised|unsupervised]" in listed
 
 
 def test_a_table_is_made_once(ident: Run, tmp_path: Path) -> None:
@@ -362,8 +362,13 @@ def test_two_processes_share_each_batch(images: tuple[str, ...], ident: Run, tmp
             "no row with space sphere. Its rows are laplace-box-laplace: ",
         ),
         (["--suite", "table2", "--row", "normal-box"], "row 'normal-box': choose from laplace-box-laplace"),
-        (["--suite", "table2", "--tier", "desktop"], "'desktop': choose from demo, laptop, paper"),
+        (["--suite", "table2", "--tier", "desktop"], "'desktop': choose from demo, laptop, afternoon, paper"),
         (["--suite", "table2", "--tier", "none.toml"], "none.toml: No such file"),
+        (["--suite", "table2", "--pairs", "exact"], "no row of table2 takes positives; leave it out"),
+        (
+            ["--render", "--pairs", "exact", "--row", "box-normal", "--row", "box-laplace"],
+            "exact pairs of laplace(0.25), normal(0.25): a dataset has those of one; name rows by --row",
+        ),
         (["--suite", "table9"], "suite 'table9': choose from aninfonce, marginals, "),
         (["--suite", "table2", "--device", "cuda"], "device 'cuda': there are cpu"),
         (["--suite", "aninfonce", "--kind", "supervised"], "--kind supervised: these rows have unsupervised"),

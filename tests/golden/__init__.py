@@ -40,7 +40,7 @@ BENCHED = {
     "table2": "--row laplace-box-laplace --row normal-box-normal --kind unsupervised --seeds 2",
     "aninfonce": "--row aninfonce-lambda1 --row hard-negatives --row two-sources-infonce --row two-sources-ensemble",
     "table4": "--row box-normal --row box-laplace --row augmentations --row box-aninfonce --row box-align-uniform "
-    "--row supervised --row untrained",
+    "--row supervised --row identity --row untrained",
 }
 """Rows by suite: pairs among a batch, one positive each; a curriculum; hard negatives, ensembles; pairs of images."""
 
@@ -61,8 +61,7 @@ unsupervised = { steps = 20, batch_size = 8, learning_rate = 1e-3, warm_up = 5 }
 [pairs]
 scale = 0.25
 both = true
-first = [["alpha", "beta", "gamma"], ["object hue", "spotlight hue"]]
-lasts = 0.4
+groups = 4
 """,
 }
 

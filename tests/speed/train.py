@@ -1,14 +1,16 @@
 """Training on images end to end, against a plain loop over PNG files, and against the encoder alone.
 
 All three take steps of `box-normal` of Table 4 with images of 224 x 224: search, decoding, forward, backward and Adam.
-Ours are in bfloat16, channels last; the plain loop's are what one would write first.
+Ours are in bfloat16, channels last, in groups by a bank; the plain loop's are what one would write first. And what such
+groups cost: a step of the laptop's tier against the choice of its anchors by a bank of all its images.
 """
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +25,7 @@ from ident.benchmark.latents import distributions, spaces
 from ident.benchmark.losses import contrastive as losses
 from ident.benchmark.losses import similarities
 from ident.benchmark.models import encoders
+from ident.benchmark.pairs.bank import Bank, Groups
 from ident.benchmark.sources.data import Data
 from ident.benchmark.suites import data, runs, suite, tiers
 from ident.benchmark.suites.task import RowTask
@@ -41,6 +44,7 @@ from tests.speed.rounds import Step
 SIZE, BATCH, STEPS, ROUNDS = 224, 64, 3, 5
 COUNTS = {"train": 256, "test": 16}
 BARS = {"plain": 3.8, "alone": 0.95}
+CHOICES, CHOOSING_BAR = 20, 50
 TRAINING = Training(steps=100, batch_size=BATCH, learning_rate=1e-4, precision="bfloat16")
 
 
@@ -54,7 +58,8 @@ def render(folder: Path) -> dict[str, Data]:
 
 def task_of(datasets: dict[str, Data]) -> RowTask:
     """`box-normal` of Table 4."""
-    tier = replace(tiers.load_tier("paper", stored=True), unsupervised=TRAINING, samples=16)
+    paper = tiers.load_tier("paper", stored=True)
+    tier = replace(paper, unsupervised=TRAINING, samples=16, pairs={**paper.pairs, "groups": 32, "fade": (1.0, 1.0)})
     row = suite.load_suite("table4").row("box-normal")
     return RowTask(runs.Run("table4", row, "unsupervised", 0, tier, datasets), "cpu")
 
@@ -103,6 +108,49 @@ def plain(datasets: dict[str, Data], folder: Path) -> Step:
     return take
 
 
+def laptop() -> Step:
+    """A step of the laptop's tier, of images that are there."""
+    keep_memory()
+    training, generator = tiers.load_tier("laptop", stored=True).unsupervised, torch.Generator().manual_seed(0)
+    model = encoders.for_images(encoders.encoder(10, "box", 1.0, "resnet18"), ([0.5] * 3, [0.25] * 3))
+    images = torch.randint(256, (2 * training.batch_size, 3, 64, 64), dtype=torch.uint8, generator=generator)
+
+    def loss_of(batch: Tensor) -> Tensor:
+        return losses.info_nce(*model(batch).chunk(2), similarity=similarities.parse("normal"))
+
+    state = State.of(model, training)
+    return lambda: step(Function(loss_of, model), images, state)
+
+
+class Function(torch.nn.Module):
+    """A function with the modules that it uses."""
+
+    def __init__(self, function: Callable[[Tensor], Tensor], model: torch.nn.Module) -> None:
+        super().__init__()
+        self.function, self.model = function, model
+
+    def forward(self, batch: Tensor) -> Tensor:
+        """What the function gives."""
+        return self.function(batch)
+
+
+def choosing() -> Step:
+    """What a step of the laptop's tier takes beside that with groups: to keep its representations, and to choose."""
+    tier, generator = tiers.load_tier("laptop", stored=True), torch.Generator().manual_seed(0)
+    assert tier.render is not None
+    images, size = tier.render.train, tier.unsupervised.batch_size
+    bank = Bank(Groups(32, (1.0, 1.0)), images=images, dim=10, batch_size=size, steps=10**6, ahead=8, seed=0)
+    bank.remember(torch.arange(images), torch.randn(images, 10, generator=generator))
+    shown, points = torch.randint(images, (2 * size,), generator=generator), torch.randn(2 * size, 10)
+    numbers = count()
+
+    def choose() -> None:
+        bank.remember(shown, points)
+        assert bank.choose(next(numbers)) is not None
+
+    return choose
+
+
 def alike(datasets: dict[str, Data]) -> float:
     """The cosine between the gradients of a batch in bfloat16 and in float32: the quality that is kept."""
     gradients = []
@@ -128,6 +176,8 @@ def measure() -> Iterator[dict[str, Any]]:
         }
         rate = {way: 2 * BATCH / cost.seconds for way, cost in rounds.measure(ways, ROUNDS).items()}
         cosine = alike(datasets)
+    ways = {"laptop": rounds.Way(laptop, (), 1), "choosing": rounds.Way(choosing, (), CHOICES)}
+    seconds = {way: cost.seconds for way, cost in rounds.measure(ways, ROUNDS).items()}
     bfloat16 = bool(torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported())
     for way, bar in BARS.items():
         yield {
@@ -139,3 +189,11 @@ def measure() -> Iterator[dict[str, Any]]:
             "note": f"{rate['ours']:.1f} images a second against {rate[way]:.1f}, {SIZE} x {SIZE}, batch {BATCH}; "
             f"quality: cosine of gradients to float32's; bfloat16 units: {'yes' if bfloat16 else 'no'}",
         }
+    yield {
+        "name": "train.choosing",
+        "ratio": round(seconds["laptop"] / seconds["choosing"], 2),
+        "bar": CHOOSING_BAR,
+        "quality": 1.0,
+        "unit": "times the choice of a batch's groups",
+        "note": f"a step of {seconds['laptop']:.2f} s, a choice of {1000 * seconds['choosing']:.1f} ms",
+    }

@@ -101,7 +101,7 @@ def test_table_5_is_beside_table_4(results: Path) -> None:
 
 KEYS = {
     "results", "suite", "tier", "row", "own", "kind", "seed", "source", "pairs", "objective", "space", "matches",
-    "encoder", "split", "seconds", "ident", "paper_r2", "paper_r2_sd",
+    "encoder", "positives", "split", "seconds", "ident", "paper_r2", "paper_r2_sd",
 }  # fmt: skip
 
 
@@ -206,7 +206,7 @@ def test_shared_runs_are_shown_once_and_rows_counted_as_they_are(results: Path) 
 
 
 def test_the_row_that_was_trained_last_is_open(results: Path) -> None:
-    for later, (row, kind) in enumerate({"box-normal": "unsupervised", "untrained": "identity"}.items()):
+    for later, (row, kind) in enumerate({"box-normal": "unsupervised", "identity": "identity"}.items()):
         os.utime(results / "table4" / "quick" / f"{row}-{kind}-seed0" / "result.json", (2e9 + later, 2e9 + later))
         opened = re.findall(r"<details open><summary>([\w-]+),", written(results / "table4")[0])
         assert opened == [row] * 2  # of tables 4 and 5
@@ -265,6 +265,18 @@ def test_scores_that_say_little_get_a_word(results: Path) -> None:
     assert said(-3.7914, -9.1) == [below + "32 samples are too few for 10 factors"]
     assert said(-3.7914, -0.1) == [below + "it has not learned them"]
     assert f"<p>{below}it has not learned them</p>" in written(results / "table1")[0]
+
+
+def test_a_factor_that_images_do_not_always_show_has_its_ceiling(results: Path) -> None:
+    said = "object hue: no encoder can have more than r2 96.3 and mcc 98.1, as images do not always show it"
+    assert written(results / "table4")[0].count(f"<p>{said}</p>") == 2  # of tables 4 and 5
+    assert "no encoder can have more" not in written(results / "table1")[0]
+    line = reading.read(results / "table4", warned).parts[0].lines[0]
+    axes = plots.bars(load_suite("table4"), line.results["unsupervised"]).axes[0]
+    black = [drawn for drawn in axes.lines if drawn.get_color() == "black"]
+    assert [np.asarray(drawn.get_xdata()).tolist() for drawn in black] == [[96.3, 96.3], [98.1, 98.1]]
+    place = line.factors.index("object hue")
+    assert all((abs(np.asarray(drawn.get_ydata()) - place) < 0.5).all() for drawn in black)
 
 
 @pytest.mark.slow

@@ -58,15 +58,15 @@ def test_a_users_is_as_good(tmp_path: Path) -> None:
 
 
 def test_a_users_may_show_our_runs(tmp_path: Path) -> None:
-    papers = "[papers]\nuntrained = { identity = { mcc = [1.0, 0.5] } }\n"
+    papers = "[papers]\nidentity = { identity = { mcc = [1.0, 0.5] } }\n"
     text = f'title = "Mine"\nruns = "table4"\nmetrics = ["mcc"]\n{papers}'
     suite = load(tmp_path, text)
     assert (suite.name, suite.folder, len(suite.rows)) == ("my-suite", "table4", len(load_suite("table4").rows))
-    assert [row.id for row in suite.rows if row.paper] == ["untrained"]
+    assert [row.id for row in suite.rows if row.paper] == ["identity"]
     for wrong, says in (
         (text.replace("table4", "table9"), "runs 'table9': choose from aninfonce, .*; did you mean table5"),
         (text.replace("mcc", "spearman"), "shows the runs of table4: leave out rows, and metrics that it has not"),
-        (text.replace("untrained", "untraned"), "row 'untraned': choose from .*; did you mean untrained"),
+        (text.replace("identity =", "idntity =", 1), "row 'idntity': choose from .*; did you mean identity"),
         (text + ROW, "shows the runs of table4: leave out rows"),
     ):
         with pytest.raises(Impossible, match=says):
@@ -129,7 +129,10 @@ NESTED = "x = " + "[" * 20 + "]" * 20
         (SUITE.replace("sphere, uniform", "box(1000000000)"), "has 1000000000 dimensions; give 1 to 256"),
         (SUITE.replace("mixed(", "mixed(" * 50), "row mine: .*: its brackets do not close"),
         (SUITE.replace("vmf(10)", "vmf(10" + "0" * 5000 + ")"), "row mine: .*: write it like infonce"),
-        (SUITE + "kinds = 3", "kinds 3: choose from identity, supervised, unsupervised"),
+        ('ceilings = { a = { r2 = "x" } }\n' + SUITE, "ceilings .*: give a factor's most by each metric, in percent"),
+        ("ceilings = { a = { auc = 50 } }\n" + SUITE, "metric 'auc'"),
+        ("ceilings = 3\n" + SUITE, "ceilings 3"),
+        (SUITE + "kinds = 3", "kinds 3: choose from identity, untrained, supervised, unsupervised"),
         (SUITE + 'kinds = ["guessed"]', "guessed"),
         (SUITE + "kinds = [[]]", "kinds .*: choose"),
         (SUITE + 'figure = "../x"', r"figure '../x' at 0.0: give one like '4 A'"),

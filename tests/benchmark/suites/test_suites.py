@@ -17,7 +17,6 @@ import torch
 from ident.benchmark.losses import contrastive as losses
 from ident.benchmark.pairs.curriculum import Curriculum
 from ident.benchmark.pairs.drawn import Drawn
-from ident.benchmark.pairs.of_images import check_groups
 from ident.benchmark.sources import mixed
 from ident.benchmark.suites import rows, runner, suite, tiers
 from ident.benchmark.suites.results import RESULT
@@ -30,7 +29,6 @@ from ident.benchmark.training.schedule import Training
 from ident.benchmark.training.seeds import Stream
 from ident.render.errors import Failed, Impossible
 from ident.render.stage import cluster
-from ident.render.worlds.threedident import WORLD
 
 QUICK = replace(
     load_tier("laptop"),
@@ -118,7 +116,7 @@ def test_a_row_that_is_not_there_lists_the_ids_and_says_the_nearest() -> None:
         select(load_suite("table4"), {}, ("box-normal", "box-laplase"))
     assert str(error.value) == (
         "table4: row 'box-laplase': choose from box-normal, unbounded-normal, box-laplace, sphere-normal, "
-        "augmentations, box-aninfonce, box-align-uniform, supervised, untrained; did you mean box-laplace?"
+        "augmentations, box-aninfonce, box-align-uniform, supervised, identity, untrained; did you mean box-laplace?"
     )
     with pytest.raises(Impossible, match=r"^table4: row '3': choose from box-normal, .*, untrained$"):
         select(load_suite("table4"), {}, ("3",))
@@ -400,7 +398,15 @@ def test_a_task_of_ray_is_refused_where_another_version_runs(tmp_path: Path, nam
             lambda: load_suite("table3"),
             "'table3': choose from aninfonce, marginals, table1, table2, table4, table5, or a file",
         ),
-        (lambda: load_tier("huge"), "'huge': choose from demo, laptop, paper"),
+        (lambda: load_tier("huge"), "'huge': choose from demo, laptop, afternoon, paper"),
+        (
+            lambda: load_tier("afternoon"),
+            "'afternoon': is for images, these are latents; choose from laptop, demo, paper",
+        ),
+        (
+            lambda: tiers.tier_of("mine", {**TIER, "pairs": {"first": [["a"]]}}),
+            "pairs, first: groups of latents are gone, as no method may know what a latent is; leave it out",
+        ),
         (lambda: rows.row_of(row(modle="x")), "row mine: nobody knows modle"),
         (lambda: built(objective="infonce(gauss)"), "'gauss'"),
         (
@@ -416,15 +422,12 @@ def test_a_task_of_ray_is_refused_where_another_version_runs(tmp_path: Path, nam
             lambda: rows.row_of(row(objective="infonse")),
             "objective 'infonse': .*did you mean infonce",
         ),
-        (lambda: rows.row_of(row(pairs="temporal(5)")), "pairs 'temporal': choose from around, rendered, nearest"),
+        (lambda: rows.row_of(row(pairs="temporal(5)")), "pairs 'temporal': choose from around, augmented, drawn"),
         (lambda: rows.row_of(row(source="sprites")), "source 'sprites': choose from dataset, mixed, latents"),
         (lambda: Curriculum(region=0.0), "region 0.0: give a share"),
         (lambda: Curriculum(parts=0), "parts 0: give a whole number from 1 on"),
         (lambda: in_stages("normal-box-normal", parts=251), "parts 251 of a batch_size of 500: each needs two"),
         (lambda: Curriculum(spread=2.0), "spread 2.0: give a number from 0 to 1"),
-        (lambda: check_groups((("hue",),), WORLD.names), "first .*: give each factor once at most, of x"),
-        (lambda: check_groups((("x", "y"), ("x",)), WORLD.names), "first .*: give each factor once at most, of x"),
-        (lambda: check_groups(("x",), WORLD.names), "first .*: give groups of factors"),
         (lambda: runner.device_of("cuda:9"), "'cuda:9': there are cpu"),
         (lambda: runner.device_of("cuda"), "'cuda': there are cpu"),
     ],

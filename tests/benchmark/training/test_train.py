@@ -36,6 +36,8 @@ A = '{"name": "a"}'
 class Line:
     """Learns a linear map; the loss may go wrong at a step, and something may happen in it."""
 
+    memory = nn.Module()
+
     def __init__(self, wrong_at: int = -1, happens: Callable[[int], object] = lambda _: None) -> None:
         with seeded(0):
             self.model: nn.Module = nn.Sequential(nn.Linear(3, 4), nn.LeakyReLU(), nn.Linear(4, 3))
