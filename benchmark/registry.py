@@ -132,6 +132,11 @@ SOURCES = Family(
         "dataset": f"{HERE}.sources.dataset:Images",
         "mixed": f"{HERE}.sources.mixed:Mixed",
         "latents": f"{HERE}.sources.mixed:Latents",
+        "dsprites": f"{HERE}.sources.dsprites:DSprites",
+        "natural-sprites": f"{HERE}.sources.tracks:NaturalSprites",
+        "smooth-tracks": f"{HERE}.sources.tracks:SmoothTracks",
+        "kitti-masks": f"{HERE}.sources.masks:KittiMasks",
+        "walkers": f"{HERE}.sources.masks:Walkers",
     },
     example="dataset",
 )
@@ -143,6 +148,10 @@ PAIRS = Family(
         "drawn": f"{HERE}.pairs.drawn:Drawn",
         "among": f"{HERE}.pairs.drawn:Among",
         "labelled": f"{HERE}.pairs.labelled:Labelled",
+        "uniform-change": f"{HERE}.pairs.changes:UniformChange",
+        "laplace-change": f"{HERE}.pairs.changes:LaplaceChange",
+        "tracks": f"{HERE}.pairs.changes:Tracks",
+        "temporal": f"{HERE}.pairs.changes:Temporal",
     },
     example="drawn(laplace(0.05))",
 )

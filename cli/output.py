@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from ident.cli.progress import in_bytes
 from ident.cli.terminal import say, say_json
 from ident.render.store.manifest import MANIFEST, Manifest
@@ -16,3 +18,11 @@ def say_datasets(datasets: list[tuple[Storage, Manifest]], *, as_json: bool) -> 
     else:
         for out, manifest in datasets:
             say(f"{out.path(MANIFEST)}: {manifest.n} images, {in_bytes(manifest.disk)}")
+
+
+def say_file(folder: Path, file: str, described: str, *, as_json: bool) -> None:
+    """Print where a published file is now, and what is in it."""
+    if as_json:
+        say_json({"file": str(folder / file), "holds": described})
+    else:
+        say(f"{folder / file}: {described}")

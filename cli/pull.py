@@ -7,11 +7,11 @@ from pathlib import Path
 import click
 from click.core import ParameterSource
 
-from ident.cli.output import say_datasets
+from ident.cli.output import say_datasets, say_file
 from ident.cli.progress import in_bytes, progress
 from ident.cli.terminal import say, say_json, warn
 from ident.render.errors import Impossible
-from ident.render.exchange import published
+from ident.render.exchange import published, single
 from ident.render.exchange import pull as pulling
 from ident.render.exchange.import_ import import_archive
 from ident.render.store.codecs import CODECS
@@ -21,6 +21,7 @@ from ident.render.store.storage import Storage
 EPILOG = """\b
 Examples:
   ident pull 3dident                        data/3dident and data/3dident-test
+  ident pull kitti-masks                    data/kitti-masks/kitti_peds_v2.pickle
   ident pull zenodo:4784282
   ident pull https://example.org/3dident
   ident pull s3://bucket/3dident --out data/mine
@@ -59,7 +60,10 @@ def pull(
     sums that the publisher gives. Type the same command again to go on after an interruption.
     """
     if listing:
-        names = {name: [f"zenodo:{it.record}", *it.archives.values()] for name, it in published.names().items()}
+        names = {
+            name: [f"zenodo:{it.record}", *it.archives.values(), *filter(None, [it.file])]
+            for name, it in published.names().items()
+        }
         if as_json:
             say_json(names)
         else:
@@ -70,15 +74,23 @@ def pull(
             f"SOURCE is missing: give a name, a record or a URL; the names are {', '.join(published.names())}"
         )
     packed = published.is_archive(source)
+    alone = source in single.SINGLES and source in published.names()
     for option, useful, why in (
         ("mirror", not packed, "only a folder with a dataset.json has mirrors"),
-        ("codec", packed, "a folder with a dataset.json comes as it is"),
+        ("codec", packed and not alone, "a folder with a dataset.json, and a single file, come as they are"),
         ("zenodo", published.is_published(source), "only for names and records Zenodo is asked"),
     ):
         if context.get_parameter_source(option) is ParameterSource.COMMANDLINE and not useful:
             raise Impossible(f"--{option} with {source}: {why}; leave it out")
     place = out if out is not None else f"data/{published.stem(source)}"
     check_folder(Storage(place).here)
+    if alone:
+        with progress(f"fetching {source}", in_bytes) as done:
+            described = single.fetch(
+                source, published.file_of(source, zenodo), Storage(place).here, force=force, tell=done
+            )
+        say_file(Path(place), single.SINGLES[source].file, described, as_json=as_json)
+        return
     if packed:
         datasets = []
         for suffix, archive in published.archives_of(source, zenodo, warn).items():

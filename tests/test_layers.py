@@ -36,7 +36,7 @@ BENCHMARK = (
 ROOMS: Mapping[str, Room] = MappingProxyType(
     {
         "render": Room("", "PIL numpy"),
-        "render/worlds": Room("render", "numpy"),
+        "render/worlds": Room("render", "PIL numpy"),
         "render/blender": Room("render render/worlds", "bpy cycles numpy scipy"),
         # Settings say how images are rendered, as data, and load no Blender.
         "render/store": Room(
@@ -51,7 +51,9 @@ ROOMS: Mapping[str, Room] = MappingProxyType(
         "benchmark": Room("render", ""),
         "benchmark/latents": Room("render benchmark", "numpy torch"),
         "benchmark/sources": Room(
-            "render render/worlds render/store benchmark benchmark/latents benchmark/training/seeds", "PIL numpy torch"
+            "render render/worlds render/store render/exchange/masks render/exchange/tracks "
+            "benchmark benchmark/latents benchmark/training/seeds",
+            "PIL numpy torch",
         ),
         "benchmark/pairs": Room(
             "render render/worlds render/store benchmark benchmark/latents benchmark/sources benchmark/training/seeds "
@@ -163,7 +165,7 @@ def test_a_room_imports_what_it_may(folder: str) -> None:
         (
             "render/worlds/threedident.py",
             "from importlib import import_module\nimport_module('bpy')\n",
-            "render/worlds/threedident.py:2: imports bpy; render/worlds may import, of other packages, numpy",
+            "render/worlds/threedident.py:2: imports bpy; render/worlds may import, of other packages, PIL, numpy",
         ),
         (
             "render/store/dataset.py",

@@ -6,7 +6,7 @@ import json
 import os
 import tomllib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from functools import cache
 from importlib import resources
@@ -33,10 +33,14 @@ class Archive:
 
 @dataclass(frozen=True)
 class Published:
-    """A dataset that others have published: a Zenodo record, and its archives by what is put behind the name."""
+    """A dataset that others have published: a Zenodo record, and its archives by what is put behind the name.
+
+    Or the one file of it that is kept as it is.
+    """
 
     record: str
-    archives: Mapping[str, str]
+    archives: Mapping[str, str] = field(default_factory=dict)
+    file: str = ""
 
 
 @cache
@@ -79,6 +83,17 @@ def described(file: Any, number: str, api: str) -> Archive:
     if not safe or not (name + url).isprintable() or "/" in name:
         raise ValueError(f"at {url!r}")
     return Archive(url, f"zenodo:{number}/{name}, md5 {md5}", file["size"], md5)
+
+
+def file_of(name: str, api: str | None) -> Archive:
+    """The one file of a published dataset that is kept as it is."""
+    entry = names()[name]
+    files, wrong = record(entry.record, api)
+    if entry.file in wrong:
+        raise Failed(f"zenodo:{entry.record}: file {entry.file!r}: {wrong[entry.file]}")
+    if entry.file not in files:
+        raise Failed(f"zenodo:{entry.record}: has no {entry.file}, but {', '.join(files) or 'nothing'}")
+    return files[entry.file]
 
 
 def archives_of(source: str, api: str | None, warn: Callable[[str], object]) -> dict[str, Archive]:

@@ -17,6 +17,9 @@ __all__ = ["WORLDS", "Category", "Circle", "Factor", "Interval", "World", "World
 WORLDS: Mapping[str, str] = MappingProxyType(
     {
         "3dident": "ident.render.worlds.threedident:WORLD",
+        "dsprites": "ident.render.worlds.dsprites:WORLD",
+        "natural-sprites": "ident.render.worlds.natural_sprites:WORLD",
+        "walkers": "ident.render.worlds.walkers:WORLD",
     }
 )
 """Where each world of ours is defined, by its name."""

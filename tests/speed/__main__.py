@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 
-from tests.speed import imports, loader, losses, metrics, pairs, quality, render, stage, train, transfer
+from tests.speed import imports, loader, losses, metrics, pairs, quality, render, sprites, stage, train, transfer
 
 GROUPS = {
     "imports": imports.measure,
@@ -18,6 +18,7 @@ GROUPS = {
     "losses": losses.measure,
     "metrics": metrics.measure,
     "train": train.measure,
+    "sprites": sprites.measure,
 }
 
 

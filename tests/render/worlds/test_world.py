@@ -147,7 +147,8 @@ def test_a_world_that_nobody_knows() -> None:
     for text, said in (
         (
             "3dindent",
-            r"world '3dindent': did you mean 3dident\? choose from 3dident, or give file\.py:name of your own",
+            r"world '3dindent': did you mean 3dident\? choose from 3dident, dsprites, natural-sprites, walkers, "
+            r"or give file\.py:name of your own",
         ),
         ("", "world '': choose from 3dident"),
         (
