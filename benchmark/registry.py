@@ -161,9 +161,14 @@ OBJECTIVES = Family(
         "infonce": f"{HERE}.objectives.contrastive:InfoNCE",
         "decoupled": f"{HERE}.objectives.contrastive:Decoupled",
         "align-uniform": f"{HERE}.objectives.contrastive:AlignUniform",
+        "au": f"{HERE}.objectives.contrastive:AU",
         "aninfonce": f"{HERE}.objectives.contrastive:AnInfoNCE",
         "ensemble": f"{HERE}.objectives.contrastive:Ensemble",
         "supervised": f"{HERE}.objectives.supervised:Supervised",
+        "beta-vae": f"{HERE}.objectives.variational:BetaVAE",
+        "slow-vae": f"{HERE}.objectives.variational:SlowVAE",
+        "ada-gvae": f"{HERE}.objectives.variational:AdaGVAE",
+        "factor-vae": f"{HERE}.objectives.variational:FactorVAE",
     },
     example="infonce(normal)",
 )
@@ -194,6 +199,7 @@ ENCODERS = Family(
     "encoder",
     {
         "mlp": f"{HERE}.models.encoders:mlp",
+        "conv": f"{HERE}.models.convolutional:conv",
         "resnet18": f"{HERE}.models.encoders:resnet18",
         "resnet50": f"{HERE}.models.encoders:resnet50",
         "resnet101": f"{HERE}.models.encoders:resnet101",

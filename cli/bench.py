@@ -31,6 +31,7 @@ Examples:
   ident bench --render --row box-normal
   ident bench --loss my_losses:mine --row box-normal
   ident bench --suite table1 --seeds 5 --parallel
+  ident bench --suite kitti-masks --source walkers
 """
 
 
@@ -56,6 +57,7 @@ Examples:
 @click.option("--test-data", metavar="PLACE", help="Images to test on.  [default: data/3dident-test]")
 @click.option("--render", is_flag=True, help="Render the small datasets of the tier first, if they are not there.")
 @click.option("--space", metavar="SPACE", help="Only rows whose model lives there, like box.")
+@click.option("--source", metavar="SOURCE", help="Only rows of these observations, like walkers.")
 @click.option("--latent-space", metavar="SPACE", help="Only rows whose latents live there.")
 @click.option("--marginal", metavar="DISTRIBUTION", help="Only rows with this marginal.")
 @click.option("--conditional", metavar="DISTRIBUTION", help="Only rows with this conditional, like laplace.")
@@ -70,7 +72,7 @@ Examples:
 )
 @click.option("--loss", metavar="MODULE:NAME", callback=own, help="A loss of yours in place of the rows'.")
 @click.option(
-    "--encoder", metavar="NAME", callback=own, help="mlp, resnet18, resnet50, resnet101, or MODULE:NAME of yours."
+    "--encoder", metavar="NAME", callback=own, help="mlp, conv, resnet18, resnet50, resnet101, or MODULE:NAME of yours."
 )
 @click.option("--trust", is_flag=True, help="Import the modules of yours that the files of --suite and --tier name.")
 @click.option(
@@ -111,8 +113,9 @@ def bench(
     Each row is trained and scored, and ours stands beside the paper's. Type the same command again to go on after an
     interruption: what is done is not done again. Results are JSON, one file a run; `ident report` makes a page of them.
 
-    Tables 4 and 5 are of images, those of DATA, a folder or a URL [default: data/3dident]; the others of latents mixed
-    by a network.
+    Tables 4 and 5 are of images, those of DATA, a folder or a URL [default: data/3dident]; dsprites, natural-sprites
+    and kitti-masks of images that are drawn, or that `ident pull` has fetched; the others of latents that a network
+    mixes.
     """
     data = one_place(place, data)
     check_folder(out)
@@ -136,7 +139,7 @@ def bench(
 
     if trust:
         plugins.look_here()
-    tier = load_tier(tier_name, stored=suite.stored, encoder=encoder, trust=trust)
+    tier = load_tier(tier_name, stored=suite.stored, drawn=suite.drawn, encoder=encoder, trust=trust)
     if positives is not None:
         tier = replace(tier, pairs={**tier.pairs, "positives": positives})
     rows = suites.select(suite, {name: text for name, text in filters.items() if text is not None}, ids)

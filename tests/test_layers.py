@@ -64,7 +64,7 @@ ROOMS: Mapping[str, Room] = MappingProxyType(
         "benchmark/losses": Room("render benchmark benchmark/latents", "numba numpy torch"),
         "benchmark/objectives": Room(
             "render benchmark benchmark/latents benchmark/models benchmark/losses benchmark/pairs/batch "
-            "benchmark/training/distributed",
+            "benchmark/training/distributed benchmark/training/seeds",
             "numpy torch",
         ),
         "benchmark/metrics": Room("render render/worlds/factors render/store benchmark", "numba numpy scipy sklearn"),
@@ -74,7 +74,8 @@ ROOMS: Mapping[str, Room] = MappingProxyType(
             "PIL numpy ray torch",
         ),
         "benchmark/report": Room(
-            "render render/store benchmark benchmark/latents/notation benchmark/metrics benchmark/suites",
+            "render render/store render/worlds/factors benchmark benchmark/latents/notation benchmark/metrics "
+            "benchmark/suites",
             "PIL jinja2 matplotlib numpy",
         ),
         "cli": Room(f"{RENDER} {BENCHMARK}", "click rich"),

@@ -147,11 +147,13 @@ def align_uniform(
     similarity: Similarity | str,
     temperature: float = 1.0,
     names: Names | None = None,
-    weight: float = 0.5,
+    alpha: float = 0.5,
 ) -> Tensor:
-    """Alignment by its weight and uniformity by the rest: half of InfoNCE with very many negatives (proposition A)."""
-    if not 0 <= weight <= 1:
-        raise Impossible(f"weight {weight:g} of the alignment: give a number from 0 to 1")
+    """L_AU: alpha times uniformity, and alignment by the rest (Zimmermann et al., 2020, eq. 70 to 72).
+
+    With alpha 0.5 it is half of InfoNCE with very many negatives (proposition A).
+    """
+    check_alpha(alpha)
     own = alignment(anchor, positive, similarity, temperature)
     spread = uniformity(anchor, negatives, similarity, temperature, names)
     count = spread.new_tensor(len(anchor if negatives is None else negatives))
@@ -161,7 +163,13 @@ def align_uniform(
         count = count - torch.where(known[at] == names[0], times[at], 0)
     elif negatives is None or names is not None:
         count = count - 1
-    return (1 - weight) * (spread - count.log().mean()) - weight * own.mean()
+    return alpha * (spread - count.log().mean()) - (1 - alpha) * own.mean()
+
+
+def check_alpha(alpha: float) -> None:
+    """Refuse what is no share."""
+    if not isinstance(alpha, int | float) or not 0 <= alpha <= 1:
+        raise Impossible(f"alpha {alpha!r} of the uniformity: give a number from 0 to 1")
 
 
 def info_nce_among(points: Tensor, pairs: Tensor, *, similarity: Similarity | str, temperature: float = 1.0) -> Tensor:
@@ -171,11 +179,11 @@ def info_nce_among(points: Tensor, pairs: Tensor, *, similarity: Similarity | st
 
 
 def align_uniform_among(
-    points: Tensor, pairs: Tensor, *, similarity: Similarity | str, temperature: float = 1.0, weight: float = 0.5
+    points: Tensor, pairs: Tensor, *, similarity: Similarity | str, temperature: float = 1.0, alpha: float = 0.5
 ) -> Tensor:
     """The same by `align_uniform`."""
     spread, near = parts_among(points, pairs, similarity, temperature)
-    return (1 - weight) * (spread - math.log(len(points) - 1)) - weight * near
+    return alpha * (spread - math.log(len(points) - 1)) - (1 - alpha) * near
 
 
 def parts_among(

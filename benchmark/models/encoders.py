@@ -9,7 +9,7 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
-from ident.benchmark.registry import ENCODERS
+from ident.benchmark.registry import ENCODERS, takes
 from ident.render.errors import Impossible
 
 HIDDEN = (10, 50, 50, 50, 50, 10)  # times the latents (Zimmermann et al., 2021, A.3)
@@ -138,9 +138,18 @@ def resnet101(dim: int) -> nn.Sequential:
     return resnet("resnet101", dim)
 
 
-def encoder(dim: int, space: str, side: float = 1.0, network: str = "mlp") -> nn.Sequential:
-    """A network, of ours or of the user's, and the space that its output is brought to."""
-    return nn.Sequential(ENCODERS.load(network)(dim), OUTPUTS[space](dim, side))
+def encoder(
+    dim: int, space: str, side: float = 1.0, network: str = "mlp", *, outputs: int = 1, channels: int | None = None
+) -> nn.Sequential:
+    """A network, of ours or of the user's, and the space that its output is brought to.
+
+    It gives so many outputs for each latent; of images with so many channels, if it can be made for these.
+    """
+    if outputs > 1 and space != "unbounded":
+        raise Impossible(f"space {space}: the objective takes {outputs} outputs for each latent; give unbounded")
+    entry = ENCODERS.load(network)
+    of_images = {"channels": channels} if channels is not None and "channels" in takes(entry) else {}
+    return nn.Sequential(entry(outputs * dim, **of_images), OUTPUTS[space](dim, side))
 
 
 def for_images(encoder: nn.Sequential, moments: tuple[Sequence[float], Sequence[float]]) -> nn.Sequential:

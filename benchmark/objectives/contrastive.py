@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -84,6 +85,17 @@ class AlignUniform(InfoNCE):
     """Alignment and uniformity, half each."""
 
     function = staticmethod(losses.align_uniform)
+
+
+class AU(Contrastive):
+    """L_AU(alpha, p): alpha times uniformity, and alignment by the rest, of the p-th powers of distances."""
+
+    def __init__(self, alpha: float, p: float = 1.0, *, itself: bool = False) -> None:
+        losses.check_alpha(alpha)
+        if not isinstance(p, int | float):
+            raise Impossible(f"au: p is {p!r}; give a number from 1 on")
+        function = partial(losses.align_uniform, alpha=alpha)
+        super().__init__([losses.InfoNCE(similarities.Distance(p), function=function)], itself)
 
 
 class AnInfoNCE(Contrastive):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import ClassVar
 
 from torch import Tensor, nn
 
@@ -15,9 +16,16 @@ Encode = Callable[[Tensor], Tensor]
 class Objective(nn.Module):
     """A loss of a batch. Its parameters are trained with the encoder's."""
 
+    outputs: ClassVar[int] = 1
+    """How many numbers it takes from the encoder for each latent."""
+
     def forward(self, encode: Encode, batch: Batch) -> Tensor:
         """The loss, a tensor of shape ()."""
         raise NotImplementedError
+
+    def latents(self, outputs: Tensor) -> Tensor:
+        """What of the encoder's outputs (n, outputs * k) stands for the factors: (n, k)."""
+        return outputs
 
     def learned(self) -> list[float]:
         """What it has learned beside the representation, for the result."""

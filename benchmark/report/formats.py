@@ -85,7 +85,7 @@ def sheet(suite: Suite, lines: Sequence[Line]) -> str:
             if score := column.cell(suite, line):
                 sd = f"{score.sd:.2f}" if score.seeds > 1 else ""
                 row += [f"{score.ours:.2f}", sd, f"{score.low:.2f}", f"{score.high:.2f}", str(score.seeds)]
-                row += map(str, score.paper or ("", ""))
+                row += map(str, [*(score.paper or ()), "", ""][:2])
             else:
                 row += [""] * len(numbers)
         writer.writerow(row)

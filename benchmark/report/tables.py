@@ -126,7 +126,9 @@ def trained(row: Row, results: Mapping[str, Sequence[Result]]) -> Row:
 
 @dataclass(frozen=True)
 class Cell:
-    """A score in percent: ours, mean and sd over seeds; its interval by the samples that it is of; the paper's."""
+    """A score in percent: ours, mean and sd over seeds, or median and median absolute deviation; the interval by the
+    samples that it is of; the paper's.
+    """
 
     ours: float
     sd: float
@@ -148,7 +150,7 @@ class Cell:
     @property
     def papers(self) -> str:
         """The paper's mean and sd."""
-        return "" if self.paper is None else "{:.2f} ± {:.2f}".format(*self.paper)
+        return "" if self.paper is None else " ± ".join(f"{number:.2f}" for number in self.paper)
 
 
 def cell(suite: Suite, line: Line, kind: str, metric: str) -> Cell | None:
@@ -158,9 +160,17 @@ def cell(suite: Suite, line: Line, kind: str, metric: str) -> Cell | None:
         return None
     scores = [result.scores[suite.split][metric] for result in results]
     values, low, high = ([100 * getattr(score, name) for score in scores] for name in ("value", "low", "high"))
-    sd = float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
+    ours, sd = over_seeds(suite, values)
     paper = None if line.own else line.row.paper.get(kind, {}).get(metric)
-    return Cell(float(np.mean(values)), sd, len(values), float(np.mean(low)), float(np.mean(high)), paper)
+    return Cell(ours, sd, len(values), float(np.mean(low)), float(np.mean(high)), paper)
+
+
+def over_seeds(suite: Suite, values: Sequence[float]) -> tuple[float, float]:
+    """The average of scores and how far they spread, as the suite has them."""
+    if suite.average == "median":
+        median = float(np.median(values))
+        return median, float(np.median(np.abs(np.asarray(values) - median)))
+    return float(np.mean(values)), float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
 
 
 @dataclass(frozen=True)

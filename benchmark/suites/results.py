@@ -20,6 +20,11 @@ from ident.render.store.files import read
 
 RESULT, RECOVERED, NEIGHBOURS = "result.json", "recovered.npz", "neighbours.png"
 """Of a run: its scores; latents and what is recovered of them; the nearest images."""
+DECODED = {
+    "reconstructions.png": "Images, and what the decoder makes of their latents",
+    "traversals.png": "Walks along each latent through the decoder, the one that varies most first",
+}
+"""Of a run with a decoder: pictures by name, and what they show."""
 
 FORMAT = 3
 """Of results."""

@@ -29,6 +29,8 @@ FIGURE = re.compile(r"[\w .-]{0,20}")
 TYPES = {"str": (str,), "bool": (bool,), "float": (float, int)}
 """What a field may be."""
 MOST_FACTORS = 256
+DRAWN = ("dsprites", "natural-sprites", "smooth-tracks", "kitti-masks", "walkers")
+"""Sources of images that are no datasets."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +49,7 @@ class Row:
     groups: Mapping[str, Sequence[int]] = field(default_factory=dict)
     """Latents whose scores are reported together."""
     paper: Mapping[str, Mapping[str, Sequence[float]]] = field(default_factory=dict)
-    """Mean and sd of each kind's scores by each metric, in percent."""
+    """Mean and sd of each kind's scores by each metric, in percent; the mean alone where the paper has no sd."""
     tiers: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """What a tier has otherwise for this row: settings of its training, and a table of those of its pairs."""
     figure: str = ""
@@ -122,6 +124,8 @@ class Row:
     @property
     def seen(self) -> str:
         """What is seen, in words: of latents the space and the marginal."""
+        if self.drawn:
+            return str(self.source)
         if self.source.arguments:
             return ", ".join([self.latent_space.partition("(")[0], *map(shortened, [self.marginal])])
         return "" if self.stored else self.source.name
@@ -129,6 +133,8 @@ class Row:
     @property
     def data(self) -> str:
         """What is seen, and which pairs of that, in words."""
+        if self.drawn:
+            return f"{self.source}, {self.pairs}"
         return ", ".join(
             filter(None, [self.seen, *(map(shortened, self.conditionals) if self.conditionals else [self.pairs.name])])
         )
@@ -136,6 +142,8 @@ class Row:
     @property
     def model(self) -> str:
         """What is assumed, in words."""
+        if self.drawn:
+            return f"{self.space}, {self.objective}"
         how = [self.objective.name] if self.objective.name != "infonce" else []
         how += [name for name, value in self.objective.keywords if value]
         return ", ".join([self.space, *map(written, self.objective.arguments), *how])
@@ -144,6 +152,11 @@ class Row:
     def stored(self) -> bool:
         """Whether it is trained on a dataset."""
         return self.source.name == "dataset"
+
+    @property
+    def drawn(self) -> bool:
+        """Whether it is trained on images that are drawn, or that a single file has."""
+        return self.source.name in DRAWN
 
     @property
     def latent_space(self) -> str:
@@ -217,10 +230,10 @@ def row_of(settings: Mapping[str, Any]) -> Row:
 
 
 def is_score(numbers: object) -> bool:
-    """Whether these are the mean and the sd of a paper's score."""
+    """Whether these are the mean of a paper's score and its sd, if the paper has one."""
     return (
         isinstance(numbers, tuple)
-        and len(numbers) == 2
+        and len(numbers) in (1, 2)
         and all(type(number) in (int, float) and abs(number) <= 1e6 for number in numbers)
     )
 

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 
 from ident.benchmark.latents import distributions
-from ident.benchmark.suites.results import NEIGHBOURS, RECOVERED, RESULT, Result
+from ident.benchmark.suites.results import DECODED, NEIGHBOURS, RECOVERED, RESULT, Result
 from ident.benchmark.suites.rows import UNTRAINED
 from ident.benchmark.suites.runs import Run, recipe_of, result_of
 from ident.benchmark.suites.suite import Suite
@@ -36,7 +36,7 @@ CHECKPOINT, MODEL, SCALARS = "checkpoint.pt", "model.pt", "tensorboard"
 """Of a run: where it goes on, what it came to, what TensorBoard shows."""
 
 MADE = re.compile(
-    "|".join([files.TEMPORARY.pattern, *map(re.escape, (RESULT, RECOVERED, NEIGHBOURS, CHECKPOINT, MODEL))])
+    "|".join([files.TEMPORARY.pattern, *map(re.escape, (RESULT, RECOVERED, NEIGHBOURS, *DECODED, CHECKPOINT, MODEL))])
 )
 EVENTS = re.compile(r"events\.out\.tfevents\..+")
 """The names of a run's files, and of those that TensorBoard's writer makes."""
@@ -105,6 +105,8 @@ def performed(run: Run, folder: Path, device: str, tell: Callable[[int, dict[str
             np.savez(file, latents=factors.numpy(), recovered=representation.numpy())
     if (picture := task.source.picture(representation)) is not None:
         files.write(place / NEIGHBOURS, picture)
+    for name, picture in zip(DECODED, task.decoded(representation) or (), strict=False):
+        files.write(place / name, picture)
     if run.kind not in UNTRAINED:
         with files.whole(place / MODEL) as part, part.open("wb") as file:
             torch.save(task.model.state_dict(), file)
@@ -173,7 +175,7 @@ def check_gpus(gpus: int, suite: Suite, runs: Sequence[Run]) -> None:
         raise Impossible(f"gpus {gpus}: PyTorch sees {there} here; give fewer, or none for the CPU")
     if not suite.stored:
         raise Impossible(
-            f"gpus {gpus}: share batches of images, {suite.name} has none; give --parallel, a GPU for each run"
+            f"gpus {gpus}: share batches of a dataset's images, {suite.name} has none; give --parallel, a GPU for a run"
         )
     sizes = {run.training.batch_size for run in runs if run.kind not in UNTRAINED}
     uneven = sorted(size for size in sizes if size % gpus)

@@ -17,6 +17,7 @@ from ident.benchmark.latents import distributions
 from ident.benchmark.metrics import lookup
 from ident.benchmark.registry import OBJECTIVES, PAIRS, SOURCES, Slot, takes
 from ident.benchmark.sources.data import Data
+from ident.benchmark.sources.files import digest_of
 from ident.benchmark.suites.results import RESULT, Result, Warn, known_suites, load, load_all
 from ident.benchmark.suites.rows import UNTRAINED, Row
 from ident.benchmark.suites.suite import Suite
@@ -122,7 +123,11 @@ class Run:
         names += [self.row.pairs.name, self.row.objective.name] if self.kind == "unsupervised" else []
         names += self.reports
         shared["own"] = {name: plugins.digest(name) for name in names if plugins.is_one(name)}
+        if self.kind == "unsupervised" and model.latents:
+            trained["latents"] = model.latents
         data = {split: f"{data.size} x {data.size}, {data.digest}" for split, data in self.data.items()}
+        if (file := getattr(SOURCES.load(self.row.source.name), "file", None)) is not None:
+            data["file"] = digest_of(file(*self.row.source.arguments))
         return {**self.row.setting(self.kind), **trained, **shared, "chunk": model.chunk, "data": data}
 
 
@@ -137,8 +142,8 @@ def runs_of(
     encoder = tier.model.encoder
     if plugins.is_one(encoder):
         plugins.load_callable(encoder)
-    elif suite.stored == (encoder == "mlp"):
-        what = "images" if suite.stored else "no images"
+    elif (suite.stored or suite.drawn) == (encoder == "mlp"):
+        what = "no images" if encoder != "mlp" else "images"
         raise Impossible(f"encoder {encoder}: {suite.name} is of {what}; give another")
     lookup.check(suite.metrics, HAS, suite.name)
     runs = dict[str, Run]()

@@ -21,6 +21,7 @@ NAME = re.compile(r"\w[\w.-]{0,99}")
 """Of a user's suite: its results go to a folder of that name."""
 MOST_ROWS, MOST_METRICS = 1000, 32
 SPLITS = ("test", "train")
+AVERAGES = ("mean", "median")
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,8 @@ class Suite:
     """The suite whose runs it shows, if they are not its own."""
     ceilings: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     """Of factors that observations do not always show: the most that any encoder can have by a metric, in percent."""
+    average: str = "mean"
+    """Of seeds: `mean` with the standard deviation, or `median` with the median absolute deviation."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.title, str) or not self.title.isprintable() or len(self.title) > 200:
@@ -48,6 +51,8 @@ class Suite:
             check_name(metric)
         if self.split not in SPLITS:
             raise Impossible(f"split {self.split!r}: choose from {', '.join(SPLITS)}")
+        if self.average not in AVERAGES:
+            raise Impossible(f"average {self.average!r}: choose from {', '.join(AVERAGES)}")
         if not 1 <= len(self.rows) <= MOST_ROWS:
             raise Impossible(f"{len(self.rows)} rows: give 1 to {MOST_ROWS}")
         for name, most in self.ceilings.items() if isinstance(self.ceilings, Mapping) else [("", None)]:
@@ -66,6 +71,11 @@ class Suite:
     def stored(self) -> bool:
         """Whether any of its rows is trained on a dataset."""
         return any(row.stored for row in self.rows)
+
+    @property
+    def drawn(self) -> bool:
+        """Whether its rows are trained on images that are drawn, or that a single file has."""
+        return any(row.drawn for row in self.rows)
 
     @property
     def folder(self) -> str:

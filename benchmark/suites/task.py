@@ -22,6 +22,7 @@ from ident.benchmark.pairs.own import Own as OwnPairs
 from ident.benchmark.registry import OBJECTIVES, PAIRS, SOURCES
 from ident.benchmark.sources.dataset import Images
 from ident.benchmark.sources.source import Source
+from ident.benchmark.suites import pictures
 from ident.benchmark.suites.rows import UNTRAINED
 from ident.benchmark.suites.runs import Run
 from ident.benchmark.training import distributed
@@ -52,13 +53,19 @@ def pairs_of(run: Run, source: Source) -> Pairs:
     return pairs
 
 
-def objective_of(run: Run, dim: int) -> Objective:
+def latents_of(run: Run, source: Source) -> int:
+    """How many latents a run recovers."""
+    return (run.tier.model.latents if run.kind == "unsupervised" else 0) or source.dim
+
+
+def objective_of(run: Run, source: Source) -> Objective:
     """What a run is trained for."""
     slot = run.row.slot(run.kind)
     entry = OBJECTIVES.load(slot.name)
     with seeded(stream(run.seed, Stream.OBJECTIVE)):
         if slot.name in OBJECTIVES.entries or (isinstance(entry, type) and issubclass(entry, Objective)):
-            objective: Objective = OBJECTIVES.make(slot, dim=dim, conditionals=len(run.row.conditionals))
+            context = {"dim": latents_of(run, source), "conditionals": len(run.row.conditionals), "seed": run.seed}
+            objective: Objective = OBJECTIVES.make(slot, **context, shape=getattr(source, "shape", None))
             return objective
         return Own(slot.name, entry(*slot.arguments) if isinstance(entry, type) else entry)
 
@@ -73,7 +80,7 @@ def check(runs: Sequence[Run]) -> None:
         checked.add(setting)
         source = source_of(run, torch.device("cpu"))
         pairs_of(run, source)
-        objective_of(run, source.dim)
+        objective_of(run, source)
 
 
 def fitted(encoder: nn.Sequential, source: Source, *, whiten: bool, kind: str) -> nn.Sequential:
@@ -95,14 +102,22 @@ class RowTask:
         self.source = source_of(run, self.device)
         self.splits = self.source.splits
         model = run.tier.model
-        with seeded(stream(run.seed, Stream.ENCODER)):
-            encoder = encoders.encoder(self.source.dim, run.row.space, run.side, model.encoder)
-        encoder.to(self.device)
         self.objective, self.memory = Objective(), nn.Module()
         if run.kind not in UNTRAINED:
-            self.objective = objective_of(run, self.source.dim)
+            self.objective = objective_of(run, self.source)
             self.pairs = pairs_of(run, self.source)
             self.memory = getattr(self.pairs, "bank", None) or self.memory
+        shape = getattr(self.source, "shape", None)
+        with seeded(stream(run.seed, Stream.ENCODER)):
+            encoder = encoders.encoder(
+                latents_of(run, self.source),
+                run.row.space,
+                run.side,
+                model.encoder,
+                outputs=self.objective.outputs,
+                channels=None if shape is None else shape[0],
+            )
+        encoder.to(self.device)
         self.encoder = fitted(encoder, self.source, whiten=model.whiten, kind=run.kind)
         distributed.with_shared_norms(self.encoder)
         if model.compile:
@@ -158,13 +173,26 @@ class RowTask:
 
         return torch.cat([checkpoint(self.encoder, part, use_reentrant=False, context_fn=contexts) for part in parts])
 
+    def represent(self, observations: Tensor) -> Tensor:
+        """What stands for the factors (n, k) of observations (n, ...)."""
+        return self.objective.latents(self.encode(observations.to(self.device)))
+
+    def decoded(self, representation: Tensor) -> tuple[bytes, bytes] | None:
+        """PNGs of reconstructions and of walks along latents, where the objective has a decoder."""
+        decode = getattr(self.objective, "decode", None)
+        if decode is None:
+            return None
+        self.model.eval()
+        with torch.no_grad():
+            return pictures.decoded(self.source, self.represent, decode, representation)
+
     def recovered(self, split: str) -> tuple[Tensor, Tensor]:
         """Factors (samples, d) of a split and the representation (samples, k) of the model as it is, on the CPU."""
         self.model.eval()
         precision = "float32" if self.run.kind in UNTRAINED else self.run.training.precision
         with torch.no_grad(), autocast(self.device, precision):
             factors, observations = self.source.samples(split, self.run.samples)
-            parts = [self.encode(part.to(self.device)).float() for part in observations]
+            parts = [self.represent(part).float() for part in observations]
         return factors.cpu(), torch.cat(parts).cpu()
 
     def look(self) -> dict[str, float]:

@@ -52,6 +52,8 @@ class Model:
     """How many observations are encoded at a time, if not all: what was on the way is computed again for gradients."""
     compile: bool = False
     """Whether PyTorch compiles the encoder: minutes at first, faster from then on."""
+    latents: int = 0
+    """How many latents are recovered without supervision, if not as many as there are factors."""
 
     def __post_init__(self) -> None:
         for name in ("whiten", "compile"):
@@ -62,8 +64,9 @@ class Model:
         ENCODERS.check(self.encoder)
         if not (is_number(self.side) and 1e-3 <= self.side <= 1e3):
             raise Impossible(f"side {self.side!r}: give a number from 0.001 to 1000")
-        if type(self.chunk) is not int or self.chunk < 0:
-            raise Impossible(f"chunk {self.chunk!r}: give a whole number")
+        for name in ("chunk", "latents"):
+            if type(getattr(self, name)) is not int or getattr(self, name) < 0:
+                raise Impossible(f"{name} {getattr(self, name)!r}: give a whole number")
 
 
 @dataclass(frozen=True)
@@ -102,12 +105,14 @@ class Tier:
         return scale
 
 
-def load_tier(name: str, *, stored: bool = False, encoder: str | None = None, trust: bool = False) -> Tier:
-    """A tier by its name, for datasets or for mixed latents; or from a TOML file of one's own.
+def load_tier(
+    name: str, *, stored: bool = False, drawn: bool = False, encoder: str | None = None, trust: bool = False
+) -> Tier:
+    """A tier by its name, for datasets, for drawn images or for mixed latents; or from a TOML file of one's own.
 
     With an encoder in place of its own. The module that a file names is refused, unless one trusts that file.
     """
-    tier = read_tier(name, stored=stored)
+    tier = read_tier(name, "dataset" if stored else "sprites" if drawn else "mixed")
     if encoder is not None:
         return replace(tier, model=replace(tier.model, encoder=encoder))
     if plugins.is_one(tier.model.encoder) and not trust:
@@ -117,8 +122,8 @@ def load_tier(name: str, *, stored: bool = False, encoder: str | None = None, tr
     return tier
 
 
-def read_tier(name: str, *, stored: bool) -> Tier:
-    """A tier as it is written."""
+def read_tier(name: str, observations: str) -> Tier:
+    """A tier as it is written, for such observations."""
     if name.endswith(".toml"):
         stem = Path(name).stem
         if stem in TIERS or not re.fullmatch(r"\w[\w.-]*", stem):
@@ -130,7 +135,7 @@ def read_tier(name: str, *, stored: bool) -> Tier:
             raise Impossible(f"{name}: {error}") from error
     if name not in TIERS:
         raise Impossible(f"tier {name!r}: choose from {', '.join(TIERS)}, or give a file that ends in .toml")
-    ours = read_ours("tiers")["dataset" if stored else "mixed"]
+    ours = read_ours("tiers")[observations]
     if name not in ours:
         raise Impossible(f"tier {name!r}: is for images, these are latents; choose from {', '.join(ours)}")
     return tier_of(name, ours[name])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -44,13 +45,23 @@ class State:
 
 
 def optimizers_of(model: nn.Module, training: Training) -> Optimizers:
-    """What moves the model's parameters. Vectors of a module that has `times_the_rate` move so many times as fast."""
+    """What moves the model's parameters. Vectors of a module that has `times_the_rate` move so many times as fast.
+
+    A module with `adam_betas`, as a discriminator has them, is moved by an Adam of its own.
+    """
     rates = {
         parameter: float(getattr(module, "times_the_rate", 1))
         for module in model.modules()
         for parameter in module.parameters(recurse=False)
         if parameter.requires_grad
     }
+    apart: dict[nn.Parameter, Any] = {
+        parameter: module.adam_betas
+        for module in model.modules()
+        if hasattr(module, "adam_betas")
+        for parameter in module.parameters()
+    }
+    rates = {parameter: rate for parameter, rate in rates.items() if parameter not in apart}
     matrices = [parameter for parameter in rates if parameter.ndim in (2, 4) and training.optimizer == "muon"]
     made: Optimizers = []
     if matrices:
@@ -59,6 +70,9 @@ def optimizers_of(model: nn.Module, training: Training) -> Optimizers:
         others = [it for it in rates if rates[it] == rate and not any(it is matrix for matrix in matrices)]
         if others:
             made.append((torch.optim.Adam(others, fused=True), rate * training.learning_rate))  # one pass over them
+    for betas in dict.fromkeys(apart.values()):
+        own = [parameter for parameter in apart if apart[parameter] == betas]
+        made.append((torch.optim.Adam(own, betas=betas, fused=True), training.learning_rate))
     return made
 
 

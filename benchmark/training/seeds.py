@@ -24,6 +24,8 @@ class Stream(IntEnum):
     AUGMENTATIONS = 6
     GROUPS = 7
     OBJECTIVE = 8
+    NOISE = 9
+    PERMUTATIONS = 10
 
 
 def stream(seed: int, *number: int) -> int:

@@ -299,7 +299,7 @@ COSINE: Any = nn.CosineSimilarity()
         (lambda: losses.decoupled(points(4, 2), points(4, 2), similarity=Dot(), temperature=math.nan), "ature nan"),
         (lambda: losses.info_nce(points(1, 2), points(1, 2), similarity=Dot()), "batch of 1"),
         (lambda: losses.info_nce(points(4, 2), points(3, 2), similarity=Dot()), r"\(4, 2\) and positives \(3, 2\)"),
-        (lambda: losses.align_uniform(points(4, 2), points(4, 2), similarity=Dot(), weight=1.5), "weight 1.5"),
+        (lambda: losses.align_uniform(points(4, 2), points(4, 2), similarity=Dot(), alpha=1.5), "alpha 1.5"),
         (lambda: Distance(0.5), "p is 0.5"),
         (lambda: similarities.parse("gauss"), "'gauss'"),
         (lambda: similarities.parse("vmf * normal"), "give one"),

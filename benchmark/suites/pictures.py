@@ -1,0 +1,60 @@
+"""What a decoder makes of latents, as pictures beside a result: reconstructions, and walks along each latent."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from io import BytesIO
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor
+
+from ident.benchmark.sources.source import Source
+
+COUNT = 10
+"""Images that are reconstructed."""
+STEPS, FURTHEST = 9, 2.0
+"""Of a walk along a latent: how many there are, and how many standard deviations it goes to either side."""
+GAP = 2
+"""Pixels between images."""
+GREY = 96
+
+Convert = Callable[[Tensor], Tensor]
+
+
+def decoded(source: Source, represent: Convert, decode: Convert, representation: Tensor) -> tuple[bytes, bytes]:
+    """PNGs of reconstructions and of traversals, by what encodes images and decodes latents (n, k).
+
+    The widths of walks are those of a representation (n, k).
+    """
+    _, parts = source.samples("test", COUNT)
+    images = next(iter(parts))
+    latents = represent(images)
+    rows = [images.float() / 255, decode(latents)]
+    return grid(torch.stack(rows)), traversals(decode, latents[0], representation)
+
+
+def traversals(decode: Convert, latents: Tensor, representation: Tensor) -> bytes:
+    """A PNG: in each row the image of latents (k,) with one of them walked along, the one that varies most first."""
+    sd = representation.std(0).to(latents.device)
+    steps = torch.linspace(-FURTHEST, FURTHEST, STEPS, device=latents.device)
+    walks = latents.repeat(len(latents), STEPS, 1)
+    for row, number in enumerate(sd.argsort(descending=True).tolist()):
+        walks[row, :, number] = representation[:, number].mean().to(latents.device) + steps * sd[number]
+    shown: Tensor = decode(walks.flatten(0, 1))
+    return grid(shown.unflatten(0, (len(latents), STEPS)))
+
+
+def grid(images: Tensor) -> bytes:
+    """A PNG of images (rows, columns, C, H, W) from 0 to 1."""
+    pixels = (images.clamp(0, 1) * 255).round().to(torch.uint8).cpu().numpy()
+    rows, columns, channels, height, width = pixels.shape
+    sheet = np.full((rows * (height + GAP) + GAP, columns * (width + GAP) + GAP, channels), GREY, np.uint8)
+    for row in range(rows):
+        for column in range(columns):
+            top, left = GAP + row * (height + GAP), GAP + column * (width + GAP)
+            sheet[top : top + height, left : left + width] = pixels[row, column].transpose(1, 2, 0)
+    file = BytesIO()
+    Image.fromarray(sheet[:, :, 0] if channels == 1 else sheet).save(file, "png")
+    return file.getvalue()
