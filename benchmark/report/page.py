@@ -24,7 +24,7 @@ from PIL import Image
 from ident.benchmark.report import formats, pictures, plots, records
 from ident.benchmark.report.reading import Folder, Part
 from ident.benchmark.report.tables import COLUMNS, Cell, Column, Line, columns_of, distinct, remarks, texts
-from ident.benchmark.suites.results import NEIGHBOURS, RECOVERED, RESULT, Result, Warn
+from ident.benchmark.suites.results import DECODED, NEIGHBOURS, RECOVERED, RESULT, Result, Warn
 from ident.benchmark.suites.rows import KINDS, shortened
 from ident.benchmark.suites.suite import Suite
 from ident.render.errors import Impossible
@@ -163,10 +163,13 @@ class Maker:
         """The pictures of a row: of the kind that it is there for, the images and dots of its first seed."""
         results = line.results[main_kind(line)]
         bars = self.plot(f"{prefix}-latents.png", plots.bars(suite, results), "Scores by latent")
-        return [bars] if suite.runs else [bars, *self.of_first(results[0], prefix)]
+        return [bars] if suite.runs else [bars, *self.of_first(results[0], prefix, drawn=suite.drawn)]
 
-    def of_first(self, result: Result, prefix: str) -> list[Picture]:
-        """What was recovered by a run, and the nearest images, as far as they are there."""
+    def of_first(self, result: Result, prefix: str, *, drawn: bool = False) -> list[Picture]:
+        """What was recovered by a run, and the pictures that it has made, as far as they are there.
+
+        Of drawn images also how important each output is for each factor.
+        """
         assert result.folder is not None
         names, seed = result.factors, f"seed {result.seed}"
 
@@ -175,11 +178,22 @@ class Maker:
             figure = plots.scatter(*pictures.pair(path, len(names)), names)
             return self.plot(f"{prefix}-recovered.png", figure, title)
 
+        def importance(path: Path) -> Picture:
+            title = f"Importance of each output for each factor, by the trees of DCI, {seed}"
+            figure = plots.importance(*pictures.pair(path, len(names)), names)
+            return self.plot(f"{prefix}-importance.png", figure, title)
+
         def nearest(path: Path) -> Picture:
             title = f"Images, and those nearest to them in what was recovered, {seed}"
             return self.picture(f"{prefix}-{NEIGHBOURS}", pictures.photograph(path), title)
 
-        every = self.tried(result.folder / RECOVERED, scatter), self.tried(result.folder / NEIGHBOURS, nearest)
+        def decoded(path: Path) -> Picture:
+            title = f"{DECODED[path.name]}, {seed}"
+            return self.picture(f"{prefix}-{path.name}", pictures.photograph(path), title)
+
+        ways = [(RECOVERED, scatter), *([(RECOVERED, importance)] if drawn else [])]
+        ways += [(NEIGHBOURS, nearest), *((name, decoded) for name in DECODED)]
+        every = [self.tried(result.folder / name, draw) for name, draw in ways]
         return [picture for picture in every if picture]
 
     def tried(self, path: Path, draw: Callable[[Path], Picture]) -> Picture | None:

@@ -11,6 +11,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from ident.benchmark.metrics.dci import importances
 from ident.benchmark.metrics.mcc import correlations, permutation
 from ident.benchmark.report import theory
 from ident.benchmark.report.tables import Line, cell, groups, learned
@@ -19,11 +20,14 @@ from ident.benchmark.suites.rows import Row
 from ident.benchmark.suites.suite import Suite
 from ident.render.aliases import Float64s
 from ident.render.store import files
+from ident.render.worlds.factors import Interval
 
 DOTS = 1000
 """Of a scatter plot."""
 LEAST = -10.0
 """Percent that bars show: R2 may be far below zero."""
+TREES = 1000
+"""Samples that trees of a heat map are fitted on and tested on."""
 MOST_BARS = 4
 """Metrics that bars show of each factor."""
 LETTERS = 100
@@ -180,6 +184,21 @@ def scatter(latents: Float64s, recovered: Float64s, names: Sequence[str]) -> Fig
         axes.set(xticks=[], yticks=[])
     figure.supxlabel("latent", fontsize=10)
     figure.supylabel("recovered", fontsize=10)
+    return figure
+
+
+def importance(latents: Float64s, recovered: Float64s, names: Sequence[str]) -> Figure:
+    """How important each output (n, k) is for each factor (n, d), by the trees of DCI: a column a factor."""
+    some, kinds = slice(TREES), [Interval()] * len(names)  # values that recur are taken for classes
+    trees = importances(latents[some], recovered[some], kinds=kinds, rng=np.random.default_rng(0))
+    outputs = recovered.shape[1]
+    figure = Figure(figsize=(6.4, 1 + 0.26 * outputs), layout="constrained")
+    axes = figure.subplots()
+    shown = axes.imshow(trees.matrix, cmap="viridis", vmin=0, aspect="auto")
+    axes.set_xticks(range(len(names)), [plain(name) for name in names], fontsize=8)
+    axes.set_yticks(range(outputs), [str(number) for number in range(outputs)], fontsize=8)
+    axes.set(xlabel="factor", ylabel="output")
+    figure.colorbar(shown, ax=axes, label="importance")
     return figure
 
 

@@ -41,7 +41,8 @@ def record(suite: Suite, line: Line, result: Result) -> dict[str, Any]:
     record["split"] = suite.split
     paper = {} if line.own else line.row.paper.get(result.kind, {})
     for metric in suite.metrics:
-        record[f"paper_{metric}"], record[f"paper_{metric}_sd"] = paper.get(metric, (None, None))
+        numbers = [*paper.get(metric, ()), None, None]  # a paper may have no sd
+        record[f"paper_{metric}"], record[f"paper_{metric}_sd"] = numbers[:2]
     return record | {"seconds": result.seconds, "ident": str(result.machine["ident"])}
 
 

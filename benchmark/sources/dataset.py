@@ -43,6 +43,12 @@ class Images:
         return len(self.train)
 
     @property
+    def shape(self) -> tuple[int, int, int]:
+        """Of an image: channels, height, width."""
+        height, width, channels = self.train.shape
+        return channels, height, width
+
+    @property
     def factors(self) -> tuple[Factor, ...]:
         """What varies from image to image."""
         return self.train.factors

@@ -159,6 +159,12 @@ class Row:
         return self.source.name in DRAWN
 
     @property
+    def has(self) -> tuple[str, ...]:
+        """What its source has for metrics beside factors: interventions, where all factors have values that recur."""
+        discrete = self.source.name == "dsprites" or "discrete" in self.source.arguments
+        return ("interventions",) if discrete else ()
+
+    @property
     def latent_space(self) -> str:
         """Of a source that is drawn, where its latents live; nothing of a dataset."""
         return "".join(map(written, self.source.arguments[:1]))

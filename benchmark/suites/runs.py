@@ -30,9 +30,6 @@ from ident.render.errors import Failed, Impossible
 PIXELS = 4096
 """Images of which the identity's score is taken, a regression on all their pixels: as the authors' code has it."""
 
-HAS: tuple[str, ...] = ()
-"""What sources have for metrics beside factors: neither interventions nor labels."""
-
 
 @dataclass(frozen=True)
 class Run:
@@ -126,7 +123,7 @@ class Run:
         if self.kind == "unsupervised" and model.latents:
             trained["latents"] = model.latents
         data = {split: f"{data.size} x {data.size}, {data.digest}" for split, data in self.data.items()}
-        if (file := getattr(SOURCES.load(self.row.source.name), "file", None)) is not None:
+        if self.row.drawn and (file := getattr(SOURCES.load(self.row.source.name), "file", None)):
             data["file"] = digest_of(file(*self.row.source.arguments))
         return {**self.row.setting(self.kind), **trained, **shared, "chunk": model.chunk, "data": data}
 
@@ -145,7 +142,7 @@ def runs_of(
     elif (suite.stored or suite.drawn) == (encoder == "mlp"):
         what = "no images" if encoder != "mlp" else "images"
         raise Impossible(f"encoder {encoder}: {suite.name} is of {what}; give another")
-    lookup.check(suite.metrics, HAS, suite.name)
+    lookup.check(suite.metrics, set.intersection(*(set(row.has) for row in suite.rows)), suite.name)
     runs = dict[str, Run]()
     for seed in range(seeds):
         for row in rows:

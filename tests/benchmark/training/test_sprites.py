@@ -16,7 +16,8 @@ from PIL import Image
 from ident.benchmark.suites.results import DECODED, RECOVERED
 from ident.benchmark.suites.rows import Row, row_of
 from ident.benchmark.suites.runner import perform
-from ident.benchmark.suites.runs import Run
+from ident.benchmark.suites.runs import Run, runs_of
+from ident.benchmark.suites.suite import load_suite
 from ident.benchmark.suites.task import RowTask, check
 from ident.benchmark.suites.tiers import load_tier
 from ident.benchmark.training.schedule import Training
@@ -89,6 +90,16 @@ def test_runs_to_their_results(objective: str, more: dict[str, object], decodes:
                 assert min(image.size) > 64
                 assert np.ptp(np.asarray(image)) > 0
     assert json.loads(result.recipe)["latents"] == 10
+
+
+@pytest.mark.parametrize("name", ["dsprites", "natural-sprites", "natural-sprites-continuous", "kitti-masks"])
+def test_every_row_that_needs_no_file_can_be_made(name: str) -> None:
+    suite = load_suite(name)
+    for tier in ("demo", "laptop", "paper"):
+        sized = load_tier(tier, drawn=True)
+        runs = runs_of(suite, suite.rows, ("unsupervised",), 1, sized)
+        assert len(runs) == len(suite.rows)
+    check([run for run in runs if run.row.source.name in ("dsprites", "smooth-tracks")])
 
 
 def test_supervised_runs_have_as_many_outputs_as_factors(tmp_path: Path) -> None:
