@@ -62,6 +62,8 @@ class _Machine:
     stack: list[Any] = field(default_factory=list)
     marks: list[int] = field(default_factory=list)
     memo: dict[int, Any] = field(default_factory=dict)
+    encoded: int = 0
+    """Bytes made of texts so far: of one that is referred to again and again they would fill the memory."""
 
     def popped(self, count: int) -> list[Any]:
         """The last values, taken off the stack."""
@@ -90,6 +92,9 @@ class _Machine:
         if not isinstance(name, _Name) or type(arguments) is not tuple:
             raise ValueError("it calls something")
         if name == ENCODE and len(arguments) == 2 and type(arguments[0]) is str and arguments[1] == "latin1":
+            self.encoded += len(arguments[0])
+            if self.encoded > self.most:
+                raise ValueError("it makes more bytes of its texts than it has")
             self.stack.append(arguments[0].encode("latin1"))
         elif name == EMPTY and arguments == ():
             self.stack.append(b"")

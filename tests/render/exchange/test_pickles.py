@@ -81,6 +81,14 @@ def test_what_is_damaged_or_hostile(data: bytes) -> None:
         read_pickle(data)
 
 
+def test_a_text_that_is_encoded_again_and_again_fills_no_memory() -> None:
+    by_name = b"X\x06\x00\x00\x00latin1\x86R"
+    first = b"c_codecs\nencode\nq\x00X" + (1000).to_bytes(4, "little") + b"a" * 1000 + b"q\x01" + by_name
+    assert read_pickle(text_of(b"(", first, b"t")) == (b"a" * 1000,)
+    with pytest.raises(Failed, match="more bytes of its texts than it has"):
+        read_pickle(text_of(b"(", first, (b"h\x00h\x01" + by_name) * 100, b"t"))
+
+
 def test_an_array_of_another_size_than_it_says() -> None:
     data = pickle.dumps(np.zeros((3, 4), np.float32), protocol=3)
     assert data.count(b"K\x03K\x04\x86") == 1
