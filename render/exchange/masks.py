@@ -40,7 +40,8 @@ def sequences_of(content: Any) -> Sequences:
     masks, latents = (content[name] for name in names)
     if len(masks) != len(latents) or not 1 <= len(masks) <= MOST_SEQUENCES:
         raise Failed(f"{len(masks)} sequences of masks and {len(latents)} of latents; there are to be as many")
-    return [sequence(number, *pair) for number, pair in enumerate(zip(masks, latents, strict=True)) if len(pair[0]) > 1]
+    checked = [sequence(number, *pair) for number, pair in enumerate(zip(masks, latents, strict=True))]
+    return [(frames, places) for frames, places in checked if len(frames) > 1]
 
 
 def sequence(number: int, masks: Any, latents: Any) -> tuple[Uint8s, Float32s]:

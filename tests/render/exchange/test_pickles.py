@@ -129,6 +129,7 @@ def test_masks_of_a_made_file(tmp_path: Path) -> None:
     [
         ({"pedestrians": []}, "0 sequences of masks and 3 of latents"),
         ({"pedestrians": None}, "no dictionary with the lists"),
+        ({"pedestrians": [1, 2, 3]}, "sequence 0: its masks are int, not bool"),
         ({"pedestrians": [np.zeros((3, 32, 32), bool)] * 3}, r"masks are bool \(3, 32, 32\), not bool"),
         ({"pedestrians_latents": [np.zeros((9, 3))] * 3}, r"sequence 0: its latents are float64 \(9, 3\)"),
         ({"pedestrians_latents": [np.full((n, 3), np.nan) for n in (3, 1, 5)]}, "are not finite"),
