@@ -90,20 +90,20 @@ class Handler(BaseHTTPRequestHandler):
             self.answer(416, {})
             return
         begin = start + (moods.shifted or 0 if start else 0)
-        body = data[begin:]
+        body = whole = data[begin:]
+        # By the file and how often it was asked for, so that it does not matter which of several threads is first.
+        chance = random.Random(f"{path.name} {sum(asked == self.path for asked, _ in moods.asked)}")
+        if chance.random() < moods.cut:
+            body = body[: chance.randrange(len(body) + 1)]
+        if moods.breaks:  # before the headers: who has these may ask for the next answer
+            body = body[: moods.breaks.pop(0)]
         self.send_response(206 if start else 200)
         for name, value in marks.items():
             self.send_header(name, value)
         if start and moods.shifted is not None:
             self.send_header("Content-Range", f"bytes {begin}-{len(data) - 1}/{len(data)}")
-        self.send_header("Content-Length", str(len(body) + (moods.longer if path.suffix == ".h5" else 0)))
+        self.send_header("Content-Length", str(len(whole) + (moods.longer if path.suffix == ".h5" else 0)))
         self.end_headers()
-        # By the file and how often it was asked for, so that it does not matter which of several threads is first.
-        chance = random.Random(f"{path.name} {sum(asked == self.path for asked, _ in moods.asked)}")
-        if chance.random() < moods.cut:
-            body = body[: chance.randrange(len(body) + 1)]
-        if moods.breaks:
-            body = body[: moods.breaks.pop(0)]
         step = 1 if moods.trickle else 2**16
         self.send(body[i : i + step] for i in range(0, len(body), step))
 
