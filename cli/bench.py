@@ -31,7 +31,6 @@ Examples:
   ident bench --render --row box-normal
   ident bench --loss my_losses:mine --row box-normal
   ident bench --suite table1 --seeds 5 --parallel
-  ident bench --suite kitti-masks --source walkers
 """
 
 

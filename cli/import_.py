@@ -26,7 +26,12 @@ Examples:
 @click.command("import", epilog=f"{LISTED}\n\n{EPILOG}")
 @click.argument("path", type=click.Path(path_type=Path))
 @click.option(
-    "--from", "layout", type=click.Choice([*LAYOUTS, *single.SINGLES]), required=True, help="The layout it is in."
+    "--from",
+    "layout",
+    type=click.Choice([*LAYOUTS, *single.SINGLES]),
+    required=True,
+    metavar="LAYOUT",
+    help=f"The layout it is in, or of single files which: {', '.join(single.SINGLES)}.",
 )
 @click.option("--out", required=True, help="The folder where it goes.")
 @click.option("--codec", type=click.Choice(list(CODECS)), default="compact", show_default=True, help="Both lossless.")

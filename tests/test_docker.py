@@ -98,6 +98,7 @@ def test_the_check_says_why_there_is_no_engine(tmp_path: Path) -> None:
     assert not (tmp_path / "d").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not may_mount(), reason="docker/check.sh needs root on Debian or Ubuntu, a clone, and mounts")
 @pytest.mark.skipif(not (shutil.which("dockerd") and shutil.which("debootstrap")), reason="it would install them")
 def test_the_check_that_fails_leaves_nothing_behind(tmp_path: Path) -> None:

@@ -16,6 +16,8 @@ from ident.render.errors import Impossible, unknown
 
 KINDS = ("identity", "untrained", "supervised", "unsupervised")
 UNTRAINED = ("identity", "untrained")
+USUAL = ("identity", "supervised", "unsupervised")
+"""Those of a row that names none."""
 """Scores of observations as they are, and of an encoder that has learned nothing."""
 SLOTS = {"source": SOURCES, "pairs": PAIRS, "objective": OBJECTIVES}
 DIM = 10
@@ -45,7 +47,7 @@ class Row:
     """That the encoder's output is brought to."""
     matches: bool = False
     """Whether the model assumes the conditional that the pairs follow."""
-    kinds: tuple[str, ...] = KINDS
+    kinds: tuple[str, ...] = USUAL
     groups: Mapping[str, Sequence[int]] = field(default_factory=dict)
     """Latents whose scores are reported together."""
     paper: Mapping[str, Mapping[str, Sequence[float]]] = field(default_factory=dict)

@@ -84,7 +84,11 @@ def test_killed_at_half_and_continued(painted: Path, ident: Run, start: Start, t
         (("pull", "data/x", "--force"), 2, "data/x and data/x are the same place; give another --out"),
         (("pull", "3dident", "--mirror", "./d"), 2, "--mirror with 3dident: only a folder with a dataset.json has"),
         (("pull", "./a.tar", "--zenodo", "http://host"), 2, "--zenodo with ./a.tar: only for names and records"),
-        (("pull", "./d", "--codec", "fast"), 2, "--codec with ./d: a folder with a dataset.json comes as it is"),
+        (
+            ("pull", "./d", "--codec", "fast"),
+            2,
+            "--codec with ./d: a folder with a dataset.json, and a",
+        ),
         (("pull", "./d", "--zenodo", "http://host"), 2, "--zenodo with ./d: only for names and records"),
     ],
 )
@@ -181,7 +185,10 @@ def test_names_that_nobody_knows(ident_here: Run) -> None:
     assert listed["3dident"] == ["zenodo:4502485", "3dident_train.tar", "3dident_test.tar"]
     for arguments, said in (
         (("3dindent",), "3dindent: did you mean 3dident?"),
-        (("xyz",), "xyz: the names are 3dident, causal3dident. A URL or a folder will do, too."),
+        (
+            ("xyz",),
+            "xyz: the names are 3dident, causal3dident, kitti-masks, natural-sprites. A URL",
+        ),
         ((), "SOURCE is missing"),
         (("zenodo:abc",), "zenodo:abc: give the number of a record"),
     ):

@@ -68,7 +68,7 @@ def test_a_world_of_discs(discs: Path, ident: Run, tmp_path: Path) -> None:
     # Nothing of the dataset is imported: without the definition it is read, and not rendered.
     ended = ident("verify", "data/discs", "--rerender", 4)
     assert ended.returncode == 2
-    assert "--rerender 4: world discs is not one of 3dident. --world names the definition" in ended.stderr
+    assert "--rerender 4: world discs is not one of 3dident, dsprites, " in ended.stderr
     assert ident("verify", "data/discs").returncode == 0
 
     discs.write_text(DISCS.replace("0.1] = 0", "0.1] = 9"))

@@ -80,7 +80,7 @@ def by_hand(
 @pytest.mark.parametrize("temperature", [0.05, 1.0, 10.0])
 def test_a_loss_is_its_double_loop(similarity: Similarity, kind: str, temperature: float) -> None:
     anchor, positive, others = points(7, 3), points(7, 3, seed=1), points(5, 3, seed=2)
-    more = {"weight": 0.3} if kind == "align-uniform" else {}
+    more = {"alpha": 0.7} if kind == "align-uniform" else {}
     for negatives in (None, others):
         found = losses.LOSSES[kind](anchor, positive, negatives, similarity=similarity, temperature=temperature, **more)
         expected = by_hand(anchor, positive, negatives, similarity, temperature, kind)

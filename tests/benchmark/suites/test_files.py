@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ident.benchmark.suites import suite as suites
-from ident.benchmark.suites.rows import KINDS
+from ident.benchmark.suites.rows import USUAL
 from ident.benchmark.suites.runs import runs_of
 from ident.benchmark.suites.suite import check_trusted, load_suite
 from ident.benchmark.suites.task import check
@@ -50,7 +50,7 @@ def test_a_users_is_as_good(tmp_path: Path) -> None:
     suite = load(tmp_path, SUITE)
     assert (suite.name, suite.folder, suite.title, suite.metrics) == ("my-suite", "my-suite", "Mine", ("r2", "mcc"))
     (row,) = suite.rows
-    assert (row.id, row.dim, row.kinds) == ("mine", 10, KINDS)
+    assert (row.id, row.dim, row.kinds) == ("mine", 10, USUAL)
     assert row.words() == {"data": "sphere, uniform, vmf(10)", "model": "sphere, vmf"}
     assert row.words("supervised") == {"data": "sphere, uniform", "model": "sphere"}
     assert row.words("identity") == {"data": "sphere, uniform", "model": ""}

@@ -12,7 +12,7 @@ import pytest
 
 from ident.benchmark.metrics import Score
 from ident.benchmark.suites.results import Result, known_suites, load, load_all
-from ident.benchmark.suites.suite import Suite, load_suite
+from ident.benchmark.suites.suite import Suite, load_suite, names
 from ident.render.errors import Failed, Impossible
 
 SUITE = """
@@ -67,8 +67,7 @@ def test_a_result_of_a_suite_that_was_not_given(result: Result, tmp_path: Path) 
     path = write(result, tmp_path)
     assert load_all([path], warned.append) == []
     assert warned == [
-        f"{path}: is of suite my-suite, which is none of aninfonce, marginals, table1, table2, table4, table5; give "
-        "its file by --suite; left out"
+        f"{path}: is of suite my-suite, which is none of {', '.join(names())}; give its file by --suite; left out"
     ]
 
 

@@ -324,7 +324,7 @@ TIER = {"supervised": asdict(QUICK.supervised), "unsupervised": asdict(QUICK.uns
         ({"pairs": {"scale": 0}}, "scale 0: give a number above 0"),
         (
             {"model": {"encoder": "resnet9"}},
-            "encoder 'resnet9': choose from mlp, resnet18, resnet50, resnet101, or module:name of yours; did you mean",
+            "encoder 'resnet9': choose from mlp, conv, resnet18, resnet50, resnet101, or module:name of yours",
         ),
         ({"model": {"chunk": -1}}, "chunk -1: give a whole number"),
         ({"render": {"train": 9}}, "render: lacks test, size, quality"),
@@ -398,7 +398,7 @@ def test_a_task_of_ray_is_refused_where_another_version_runs(tmp_path: Path, nam
     [
         (
             lambda: load_suite("table3"),
-            "'table3': choose from aninfonce, marginals, table1, table2, table4, table5, or a file",
+            "'table3': choose from aninfonce, dsprites, kitti-masks, ",
         ),
         (lambda: load_tier("huge"), "'huge': choose from demo, laptop, afternoon, paper"),
         (
@@ -424,7 +424,7 @@ def test_a_task_of_ray_is_refused_where_another_version_runs(tmp_path: Path, nam
             lambda: rows.row_of(row(objective="infonse")),
             "objective 'infonse': .*did you mean infonce",
         ),
-        (lambda: rows.row_of(row(pairs="temporal(5)")), "pairs 'temporal': choose from around, augmented, drawn"),
+        (lambda: rows.row_of(row(pairs="tempo(5)")), "pairs 'tempo': choose from around, augmented, drawn"),
         (lambda: rows.row_of(row(source="sprites")), "source 'sprites': choose from dataset, mixed, latents"),
         (lambda: Curriculum(region=0.0), "region 0.0: give a share"),
         (lambda: Curriculum(parts=0), "parts 0: give a whole number from 1 on"),

@@ -15,7 +15,7 @@ from PIL import Image
 
 from ident.benchmark.suites.results import DECODED, RECOVERED
 from ident.benchmark.suites.rows import Row, row_of
-from ident.benchmark.suites.runner import perform
+from ident.benchmark.suites.runner import perform, threads_for
 from ident.benchmark.suites.runs import Run, runs_of
 from ident.benchmark.suites.suite import load_suite
 from ident.benchmark.suites.task import RowTask, check
@@ -45,8 +45,10 @@ def trained(objective: str, checkpoint: Path, stop: int = 0) -> list[dict[str, f
         if step == stop:
             signal.raise_signal(signal.SIGKILL)
 
-    task = RowTask(run_of(objective), "cpu")
-    return train(task, TRAINING, checkpoint, json.dumps({"of": objective}), tell, seconds_between=0).history
+    run = run_of(objective)
+    with threads_for(run):
+        task, recipe = RowTask(run, "cpu"), json.dumps({"of": objective})
+        return train(task, TRAINING, checkpoint, recipe, tell, seconds_between=0).history
 
 
 def test_killed_and_continued(tmp_path: Path) -> None:

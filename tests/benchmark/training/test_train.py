@@ -187,7 +187,7 @@ def packed(path: Path) -> bytes:
         (lambda path: signed(b"ustar" * 200), Failed, "is damaged"),  # noqa: ARG005
         (flipped, Failed, "is damaged"),
         (packed, Failed, "is damaged"),
-        (lambda path: rewritten(path, format=9), Impossible, "of format 9, this version of ident reads 1"),
+        (lambda path: rewritten(path, format=9), Impossible, "of format 9, this version of ident reads 2"),
         (
             lambda path: rewritten(path, recipe='{"name": "b"}'),
             Impossible,
