@@ -40,8 +40,6 @@ class Contrastive(Objective):
         hard = {}
         if comparison.hard is not None:
             hard = {"hard": points[comparison.hard].unflatten(0, (len(anchor), -1))}
-        if comparison.across:
-            return self.of_across(module, anchor, positive, both=comparison.both)
         if comparison.both:
             return self.of_both(module, anchor, positive)
         return self.of_pairs(module, anchor, positive, **hard)
@@ -58,12 +56,6 @@ class Contrastive(Objective):
         pair, partner = number % len(anchor), number.roll(len(anchor))
         loss: Tensor = module(points, partners, points, names=(number, partner) if self.itself else (pair, pair))
         return loss
-
-    def of_across(self, module: nn.Module, anchor: Tensor, positive: Tensor, *, both: bool) -> Tensor:
-        """The loss of pairs (n, k) whose negatives are the positives of others; and in the other direction, anchors."""
-        number = torch.arange(len(anchor), device=anchor.device)
-        pairs = ((anchor, positive), (positive, anchor))[: 1 + both]
-        return torch.stack([module(*pair, pair[1], names=(number, number)) for pair in pairs]).mean()
 
 
 class InfoNCE(Contrastive):
@@ -153,10 +145,5 @@ class Own(Contrastive):
         return loss.reshape(())
 
     def of_both(self, module: nn.Module, anchor: Tensor, positive: Tensor) -> Tensor:
-        """The mean over both directions."""
-        return self.of_across(module, anchor, positive, both=True)
-
-    def of_across(self, module: nn.Module, anchor: Tensor, positive: Tensor, *, both: bool) -> Tensor:
-        """The mean over the directions; what is a negative is the loss's own affair."""
-        pairs = ((anchor, positive), (positive, anchor))[: 1 + both]
-        return torch.stack([self.of_pairs(module, *pair) for pair in pairs]).mean()
+        """The mean over both directions; what is a negative is the loss's own affair."""
+        return torch.stack([self.of_pairs(module, *pair) for pair in ((anchor, positive), (positive, anchor))]).mean()

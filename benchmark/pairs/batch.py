@@ -23,8 +23,6 @@ class PositivePairs:
     """As many hard negatives for each anchor, one anchor's behind another's."""
     both: bool = False
     """Whether each positive is an anchor in its turn, too, and told from all others as anchors are."""
-    across: bool = False
-    """Whether anchors are told from positives alone, and positives from anchors."""
     weight: float = 1.0
 
 

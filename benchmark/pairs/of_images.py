@@ -43,9 +43,7 @@ class OfImages:
         both: bool = False,
         groups: int = 0,
         fade: tuple[float, float] = (0.5, 0.95),
-        across: bool = False,
     ) -> None:
-        self.across = across
         if type(both) is not bool:
             raise Impossible(f"both {both!r}: give true or false")
         self.source, self.both = source, both
@@ -60,9 +58,7 @@ class OfImages:
         pairs = [
             (slice(start, start + each), slice(size + start, size + start + each)) for start in range(0, size, each)
         ]
-        return tuple(
-            PositivePairs(*pair, both=self.both, across=grouped and self.across, weight=each / size) for pair in pairs
-        )
+        return tuple(PositivePairs(*pair, both=self.both, weight=each / size) for pair in pairs)
 
 
 class Around(OfImages):
@@ -83,12 +79,11 @@ class Around(OfImages):
         both: bool = False,
         groups: int = 0,
         fade: tuple[float, float] = (0.5, 0.95),
-        across: bool = False,
         positives: str = "auto",
         spread: float = 0.0,
         lasts: float = 0.5,
     ) -> None:
-        super().__init__(source, steps=steps, batch_size=batch_size, both=both, groups=groups, fade=fade, across=across)
+        super().__init__(source, steps=steps, batch_size=batch_size, both=both, groups=groups, fade=fade)
         if positives not in POSITIVES:
             raise unknown("positives", positives, POSITIVES)
         self.steps, self.curriculum = steps, Curriculum(spread, lasts=lasts)
