@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,10 +10,10 @@ import numpy as np
 
 from ident.benchmark.metrics.arrays import LEAST, varies
 from ident.benchmark.registry import Slot
-from ident.render.aliases import Array, Float64s, Int64s
-from ident.render.errors import Failed, Impossible
+from ident.render.aliases import Float64s, Int64s
+from ident.render.errors import Impossible
 from ident.render.store.dataset import Dataset, check_there
-from ident.render.store.files import LARGEST_LATENTS, open_plain, read_npy
+from ident.render.store.files import read_npy_file
 from ident.render.worlds.factors import MOST_CATEGORIES, MOST_FACTORS, Category, Circle, Factor, Interval, Kind
 
 MOST_OUTPUTS = 1000
@@ -100,7 +99,7 @@ def rows_of(path: Path, outputs: Float64s, factors: Float64s, place: str, index:
                 "--index, a .npy file that says which they are of"
             )
         return np.arange(len(factors))
-    rows = read_npy_file(index)
+    rows = read_npy_file(index, "a .npy file")
     if rows.dtype.kind not in "iu" or rows.ndim != 1 or len(rows) != len(outputs):
         raise Impossible(f"{index}: {rows.dtype} {rows.shape}; give a whole number for each of {len(outputs)} rows")
     if len(rows) and not (rows.min() >= 0 and rows.max() < len(factors)):
@@ -112,7 +111,7 @@ def rows_of(path: Path, outputs: Float64s, factors: Float64s, place: str, index:
 
 def read_numbers(path: Path) -> Float64s:
     """A matrix (n, k) of a .npy file; a vector is a matrix of one column."""
-    values = read_npy_file(path)
+    values = read_npy_file(path, "a .npy file")
     if values.dtype.kind not in "fiub":
         raise Impossible(f"{path}: holds {values.dtype}; give numbers")
     if values.ndim not in (1, 2) or not values.size:
@@ -123,19 +122,6 @@ def read_numbers(path: Path) -> Float64s:
         row, column = np.argwhere(~fits)[0]
         raise Impossible(f"{path}: row {row}, column {column} is {matrix[row, column]}; give finite numbers")
     return matrix
-
-
-def read_npy_file(path: Path) -> Array:
-    """The array of a .npy file, which may be hostile."""
-    try:
-        with os.fdopen(open_plain(path), "rb") as file:
-            return read_npy(file, LARGEST_LATENTS)
-    except Failed as error:
-        raise Impossible(f"{error}; give a .npy file") from error
-    except OSError as error:
-        raise Impossible(f"{path}: {error.strerror or error}; give a .npy file") from error
-    except Exception as error:  # numpy raises half a dozen kinds on a hostile header
-        raise Impossible(f"{path}: not a .npy file of numbers ({error})") from error
 
 
 def checked(path: Path, outputs: Float64s, factors: Float64s, described: Sequence[Factor]) -> Representation:

@@ -18,18 +18,18 @@ import numpy as np
 from PIL import Image, PngImagePlugin
 
 from ident.render.aliases import Array, Float32s, Tell, Uint8s
-from ident.render.errors import Failed, Impossible
+from ident.render.errors import Impossible
 from ident.render.grid import Grid
 from ident.render.stage.pool import Frame, frames
 from ident.render.store.columns import LARGEST_ROW
 from ident.render.store.files import (
-    LARGEST_LATENTS,
     TEMPORARY,
     make_folder,
     make_inside,
     npy,
     open_plain,
     read_npy,
+    read_npy_file,
     remove_folder,
     write,
 )
@@ -70,16 +70,7 @@ class Shots:
 
 def read_raw(path: Path, world: World) -> Float32s:
     """Raw latents (n, d) of a world from a .npy file, checked."""
-    try:
-        with os.fdopen(open_plain(path), "rb") as file:
-            raw = read_npy(file, LARGEST_LATENTS)
-    except Failed as error:
-        raise Impossible(f"{error}; give a .npy file of raw latents") from error
-    except OSError as error:
-        raise Impossible(f"{path}: {error.strerror or error}; give a .npy file of raw latents") from error
-    except Exception as error:  # numpy raises half a dozen kinds on a hostile header
-        raise Impossible(f"{path}: not a .npy file of numbers ({error})") from error
-    return world.check(raw, str(path))
+    return world.check(read_npy_file(path, "a .npy file of raw latents"), str(path))
 
 
 def save_image(path: Path, image: Image.Image, label: Mapping[str, Any]) -> None:

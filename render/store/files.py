@@ -245,6 +245,19 @@ def read_npy(file: IO[bytes], most: int) -> npt.NDArray[Any]:
     return np.frombuffer(data, dtype).reshape(shape, order="F" if in_columns else "C")
 
 
+def read_npy_file(path: Path, instead: str) -> npt.NDArray[Any]:
+    """The array of a .npy file of the user's, which may be hostile; an error says what to give instead."""
+    try:
+        with os.fdopen(open_plain(path), "rb") as file:
+            return read_npy(file, LARGEST_LATENTS)
+    except Failed as error:
+        raise Impossible(f"{error}; give {instead}") from error
+    except OSError as error:
+        raise Impossible(f"{path}: {error.strerror or error}; give {instead}") from error
+    except Exception as error:  # numpy raises half a dozen kinds on a hostile header
+        raise Impossible(f"{path}: not a .npy file of numbers ({error})") from error
+
+
 def sha256(path: Path) -> str:
     """The checksum of a file, as dataset.json has it."""
     with os.fdopen(open_plain(path), "rb") as file:
