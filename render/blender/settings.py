@@ -77,7 +77,7 @@ PRESETS: Mapping[str, Quality] = MappingProxyType(
     {
         "draft": by_light(sun=(3, 5), area=(1, 1), spot=(1, 5)),
         "balanced": by_light(sun=(6, 10), area=(1, 4), spot=(2, 11)),
-        "high": by_light(sun=(16, 30), area=(3, 12), spot=(8, 48)),
+        "high": by_light(sun=(15, 27), area=(3, 11), spot=(7, 44)),
         "reference": plain(512),
     }
 )
@@ -90,14 +90,17 @@ PRESETS_SMALL: Mapping[str, Quality] = MappingProxyType(
 )
 """The presets of small images."""
 
-FORMER: Mapping[str, Quality] = MappingProxyType(
+FORMER: Mapping[str, tuple[Quality, ...]] = MappingProxyType(
     {
-        "draft": by_light(sun=(1, 3), area=(1, 0), spot=(1, 3), known_ground=False),
-        "balanced": by_light(sun=(1, 6), area=(1, 3), spot=(2, 8), known_ground=False),
-        "high": by_light(sun=(3, 24), area=(2, 12), spot=(4, 44), known_ground=False),
+        "draft": (by_light(sun=(1, 3), area=(1, 0), spot=(1, 3), known_ground=False),),
+        "balanced": (by_light(sun=(1, 6), area=(1, 3), spot=(2, 8), known_ground=False),),
+        "high": (
+            by_light(sun=(3, 24), area=(2, 12), spot=(4, 44), known_ground=False),
+            by_light(sun=(16, 30), area=(3, 12), spot=(8, 48)),
+        ),
     }
 )
-"""What the presets were, in datasets that were begun with them."""
+"""What the presets were, the oldest first, in datasets that were begun with them."""
 
 
 def preset(name: str, size: int) -> Quality:
@@ -180,7 +183,7 @@ class Settings:
 
     def as_begun(self, begun: Self) -> Self:
         """With the quality that a dataset was begun by, where that is what the name of this one's meant then."""
-        former = [FORMER[name] for name in FORMER if preset(name, self.size) == self.quality]
+        former = [quality for name in FORMER if preset(name, self.size) == self.quality for quality in FORMER[name]]
         return replace(self, quality=begun.quality) if begun.quality in former else self
 
     def arrays(self, _: World) -> dict[str, tuple[tuple[int, ...], str]]:

@@ -62,7 +62,7 @@ ROWS = (
     Row("by light, 1 each and 8 around the object", even(1, 8)),
     Row("by light, 2 each and 16 around the object", even(2, 16)),
     Row("by light, 4 each and 32 around the object", even(4, 32)),
-    *(Row(f"`{name}` before, without the known ground", quality) for name, quality in FORMER.items()),
+    *(Row(f"`{name}` before, without the known ground", quality) for name, (quality, *_) in FORMER.items()),
     Row("`draft`", PRESETS["draft"]),
     Row("`balanced`", PRESETS["balanced"]),
     Row("`balanced`, tabulated Sobol", PRESETS["balanced"], {"sampling_pattern": "TABULATED_SOBOL"}),

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ident.render.blender.settings import FORMER, PRESETS, Settings, preset
+from ident.render.blender.settings import FORMER, PRESETS, Quality, Settings, preset
 from ident.render.errors import Failed, Impossible
 from ident.render.stage import plan as planning
 from ident.render.stage.plan import TRIAL, Plan, estimate, going_on, take_up
@@ -67,14 +67,21 @@ def test_a_dataset_that_was_begun_with_an_earlier_preset_goes_on_with_it(tmp_pat
         return settings.quality
 
     assert quality("draft") == preset("draft", 16)
-    paint(tmp_path / "d", replace(RECIPE, settings=Settings(16, FORMER["draft"])))
+    paint(tmp_path / "d", replace(RECIPE, settings=Settings(16, FORMER["draft"][0])))
     assert "known_ground" not in json.loads((tmp_path / "d" / "dataset.json").read_text())["render"]
-    assert quality("draft") == FORMER["draft"]
+    assert quality("draft") == FORMER["draft"][0]
     assert quality("draft", force=True) == preset("draft", 16)
     assert [quality(name) for name in ("balanced", "reference")] == [PRESETS["balanced"], PRESETS["reference"]]
     now = replace(RECIPE, settings=Settings(16, preset("draft", 16)))
     with pytest.raises(Impossible, match=r"render\.known_ground is null, not true"):
         take_up(plan(tmp_path / "d", recipe=now), force=False)
+
+
+@pytest.mark.parametrize(("name", "quality"), [(name, quality) for name in FORMER for quality in FORMER[name]])
+def test_every_earlier_preset_is_kept(name: str, quality: Quality) -> None:
+    now, begun = Settings(224, PRESETS[name]), Settings(224, quality)
+    assert now.as_begun(begun) == begun
+    assert Settings(224, PRESETS["reference"]).as_begun(begun).quality == PRESETS["reference"]
 
 
 def test_no_worker_shares_a_gpu(tmp_path: Path) -> None:
