@@ -14,6 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+from ident.render import children
 from ident.render.errors import Failed, Impossible
 from ident.render.stage.cluster import check_temporary, cluster, cycles_gpus
 from ident.render.stage.plan import Plan, check_disk, take_up
@@ -130,7 +131,7 @@ class Stage:
         self._saved, self._saved_at = -1, 0.0
         needs = {"num_cpus": 1, **({"num_gpus": 1} if plan.gpus else {})}
         self._make = ray.remote(Worker).options(max_restarts=0, max_task_retries=0, **needs)
-        self._job = ray.put(ray.cloudpickle.dumps(job))
+        self._job, self._path = ray.put(ray.cloudpickle.dumps(job)), children.path()
 
     def run(self) -> dict[int, Record]:
         """Render what is missing; gives all shards."""
@@ -138,7 +139,7 @@ class Stage:
         try:
             while self._todo or self._busy():
                 while len(self._hands) < min(self._wanted, len(self._todo) + self._busy()):
-                    actor = self._make.remote(self._job)
+                    actor = self._make.remote(self._job, self._path)
                     self._hands.append(Hand(actor, actor.hello.remote()))
                 self._listen()
                 self._give_up_hung()

@@ -55,8 +55,6 @@ class Job:
     """Starts another engine than the world's, in tests."""
     versions: Mapping[str, str] = field(default_factory=dict)
     """Of what renders where the run was started."""
-    path: tuple[str, ...] = field(default_factory=children.path)
-    """Where modules are found there, like that of a conditional of the user's."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "versions", self.versions or dict(self.recipe.settings.versions()))
@@ -93,18 +91,20 @@ class Beat:
 class Worker:
     """Renders shards, one after the other."""
 
-    def __init__(self, job: Job | bytes) -> None:
-        """Work at a job, or at one that is pickled: what it names is looked for when the worker says hello."""
-        self._packed = job
+    def __init__(self, job: Job | bytes, path: tuple[str, ...] = ()) -> None:
+        """Work at a job, or at one that is pickled: what it names is looked for when the worker says hello.
+
+        Modules that are not installed are looked for in the folders of `path`, as where the run was started.
+        """
+        self._packed, self._path = job, path
         self._engine: Engine | None = None
         self._rendered = 0
         self._seconds: deque[float] = deque(maxlen=32)
 
     @cached_property
     def _job(self) -> Job:
-        job: Job = pickle.loads(self._packed) if isinstance(self._packed, bytes) else self._packed
-        children.follow(job.path)
-        return job
+        children.follow(self._path)  # before the job is unpickled, which may name what lies there
+        return pickle.loads(self._packed) if isinstance(self._packed, bytes) else self._packed
 
     def hello(self) -> None:
         """Make sure that this worker renders the same images, and sees the output."""

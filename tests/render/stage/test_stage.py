@@ -347,9 +347,8 @@ def test_what_ray_has_not(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def three_nodes(monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
-    """A cluster of three nodes in the place of the single one, which find the tests' engines."""
-    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[3]))
+def three_nodes() -> Iterator[Cluster]:
+    """A cluster of three nodes in the place of the single one; its workers find the tests' engines by our path."""
     ray.shutdown()
     made = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
     for _ in range(2):
