@@ -1,4 +1,4 @@
-"""Spaces, pairs, losses and suites: what is done with the images."""
+"""From a source and its pairs to trained encoders, their scores, and tables of these."""
 
 from ident.render import elsewhere
 

@@ -1,6 +1,6 @@
 """`python -m ident.cli`: the command where its script is not on the path."""
 
-from ident.cli import main
+from ident.cli.main import main
 
 if __name__ == "__main__":
     main()

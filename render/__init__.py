@@ -1,4 +1,4 @@
-"""From latents to images: the scene, the engine that renders it, and ways to look at it."""
+"""From a world's factors to images, and from images to datasets that others can have."""
 
 from ident.render import elsewhere
 

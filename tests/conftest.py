@@ -16,7 +16,7 @@ from typing import Any
 import hypothesis
 import pytest
 
-from ident.cli import main
+from ident.cli.main import main
 from ident.render import plugins
 from ident.render.children import SAFE_PATH
 from ident.render.worlds.threedident import WORLD, Scene, place

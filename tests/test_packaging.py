@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from ident.cli import COMMANDS
+from ident.cli.commands import COMMANDS
 
 ROOT = Path(__file__).parent.parent
 
@@ -109,5 +109,5 @@ def test_nobody_is_told_to_install_ident() -> None:
 def test_the_distribution_has_its_own_name_and_the_command_the_old_one() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert project["name"] == "ident3d"
-    assert project["scripts"] == {"ident": "ident.cli:main"}
+    assert project["scripts"] == {"ident": "ident.cli.main:main"}
     assert metadata.version("ident3d") == project["version"]

@@ -66,15 +66,14 @@ def magnitudes(p: float, width: float, limit: Tensor, generator: torch.Generator
     return accepted_of(propose, limit.reshape(-1)).reshape(limit.shape)
 
 
-def accepted_of(propose: Callable[[Tensor], tuple[Tensor, Tensor]], given: Tensor) -> Tensor:
-    """The first proposal for each of the given that is accepted."""
-    made, accepted = propose(given)
+def accepted_of(propose: Callable[[Tensor], tuple[Tensor, Tensor]], parameters: Tensor) -> Tensor:
+    """The first draw that is accepted, for each row of parameters."""
+    draws, accepted = propose(parameters)
     for _ in range(ROUNDS):
         left = (~accepted).nonzero()[:, 0]
         if not len(left):
-            return made
-        again, accepted[left] = propose(given[left])
-        made[left] = again
+            return draws
+        draws[left], accepted[left] = propose(parameters[left])
     raise Impossible(f"{len(left)} draws were not accepted {ROUNDS} times: the parameters differ by too many decades")
 
 
@@ -116,17 +115,17 @@ def fisher_bingham(precisions: Tensor, mean: Tensor, generator: torch.Generator)
     bend = strength * torch.tanh(strength * touch) / (2 * touch)
     least = least_eigenvalue(precisions, toward, bend)
     b = envelope(precisions - least, toward, bend)
-    given = torch.cat([toward, strength, touch, bend, least, b], -1)
+    parameters = torch.cat([toward, strength, touch, bend, least, b], -1)
     dim = len(precisions)
 
-    def propose(given: Tensor) -> tuple[Tensor, Tensor]:
-        toward, (strength, touch, bend, least, b) = given[:, :dim], torch.split(given[:, dim:], 1, -1)
+    def propose(parameters: Tensor) -> tuple[Tensor, Tensor]:
+        toward, (strength, touch, bend, least, b) = parameters[:, :dim], torch.split(parameters[:, dim:], 1, -1)
         spread = precisions - least
         # Inverse covariance D - s s^T, so covariance D^-1 + D^-1 s s^T D^-1 / (1 - s^T D^-1 s).
         diagonal = 1 + 2 * spread / b
         side = (2 * bend / b).sqrt() * toward / diagonal
         rest = 1 - (side**2 * diagonal).sum(-1, keepdim=True)
-        noise, along = randn(given[:, :dim], generator), randn(given[:, :1], generator)
+        noise, along = randn(parameters[:, :dim], generator), randn(parameters[:, :1], generator)
         x = torch.nn.functional.normalize(noise / diagonal.sqrt() + side * along / rest.sqrt(), dim=-1)
         cosine = (x * toward).sum(-1, keepdim=True)
         height = (spread * x**2).sum(-1, keepdim=True) - bend * cosine**2
@@ -137,7 +136,7 @@ def fisher_bingham(precisions: Tensor, mean: Tensor, generator: torch.Generator)
         forward = rand(height, generator) < torch.sigmoid(2 * strength * cosine)
         return torch.where(forward, x, -x), accepted[:, 0]
 
-    return accepted_of(propose, given)
+    return accepted_of(propose, parameters)
 
 
 def log_cosh(x: Tensor) -> Tensor:

@@ -1,1 +1,1 @@
-"""Contrastive losses, and the similarities that they compare by."""
+"""Losses as pure functions, contrastive and variational, and the similarities that pairs are compared by."""

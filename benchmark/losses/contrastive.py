@@ -181,7 +181,7 @@ def info_nce_among(points: Tensor, pairs: Tensor, *, similarity: Similarity | st
 def align_uniform_among(
     points: Tensor, pairs: Tensor, *, similarity: Similarity | str, temperature: float = 1.0, alpha: float = 0.5
 ) -> Tensor:
-    """The same by `align_uniform`."""
+    """L_AU where one point (n, d) has many positives: pairs (m, 2) say of whom."""
     spread, near = parts_among(points, pairs, similarity, temperature)
     return alpha * (spread - math.log(len(points) - 1)) - (1 - alpha) * near
 
@@ -267,7 +267,7 @@ class InfoNCE(nn.Module):
         )
 
     def among(self, points: Tensor, pairs: Tensor) -> Tensor:
-        """The same of points (n, d) that have several positives."""
+        """The loss of points (n, d) that have several positives."""
         among = AMONG[self.function]
         return among(points, pairs, similarity=self.similarity, temperature=self.temperature)
 
@@ -300,7 +300,7 @@ class AnInfoNCE(nn.Module):
         return info_nce(scale * anchor, scale * positive, scaled, similarity=Distance(2.0), **others)
 
     def among(self, points: Tensor, pairs: Tensor) -> Tensor:
-        """The same of points (n, d) that have several positives."""
+        """The loss of points (n, d) that have several positives."""
         self._check(points=points)
         scaled = (self.log_precisions / 2).exp() * points
         return info_nce_among(scaled, pairs, similarity=Distance(2.0))

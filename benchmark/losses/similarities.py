@@ -39,11 +39,11 @@ class Dot(Similarity):
         return (a * b).sum(-1)
 
     def all(self, a: Tensor, b: Tensor) -> Tensor:
-        """One matrix product."""
+        """All with all, by one matrix product."""
         return a @ b.T
 
     def back(self, a: Tensor, b: Tensor, s: Tensor, w: Tensor, scale: Tensor) -> tuple[Tensor, Tensor]:  # noqa: ARG002
-        """Two more."""
+        """The gradients, by a matrix product each."""
         return scale * (w @ b), w.T @ (scale * a)
 
 
@@ -63,7 +63,7 @@ class Distance(Similarity):
         return self._rooted(-(a - b).abs().pow(self.p).sum(-1))
 
     def _rooted(self, s: Tensor) -> Tensor:
-        """Of minus the sum of powers. The root of zero has no slope: it gets one of zero."""
+        """The similarity of minus the sum of powers. The root of zero has no slope: it gets one of zero."""
         if self.power or self.p == 1:
             return s
         there = s < 0
@@ -84,7 +84,7 @@ class Distance(Similarity):
         return self._rooted(s)
 
     def back(self, a: Tensor, b: Tensor, s: Tensor, w: Tensor, scale: Tensor) -> tuple[Tensor, Tensor]:
-        """The same by its derivative."""
+        """The gradients: matrix products for p = 2, else latent by latent by the derivative of the power."""
         rooted = not self.power and self.p != 1
         if self.p == 2:
             w = torch.where(s < 0, w / torch.where(s < 0, -2 * s, 1.0), 0.0) if rooted else w

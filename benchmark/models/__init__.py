@@ -1,1 +1,1 @@
-"""Encoders, and the space that their output is brought to."""
+"""Encoders and decoders, and the space that an encoder's output is brought to."""

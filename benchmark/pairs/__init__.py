@@ -1,1 +1,1 @@
-"""Positive pairs: nearest neighbours, rendered ones, augmentations."""
+"""Pairs: drawn, of nearest neighbours, rendered, of one sequence, or augmentations of one image."""

@@ -1,1 +1,1 @@
-"""What encoders see: latents, mixed by a network."""
+"""What encoders see, with its factors: latents that a network mixes, stored images, drawn ones."""

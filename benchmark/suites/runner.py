@@ -33,7 +33,7 @@ from ident.render.store import files
 from ident.render.threads import cores
 
 CHECKPOINT, MODEL, SCALARS = "checkpoint.pt", "model.pt", "tensorboard"
-"""Of a run: where it goes on, what it came to, what TensorBoard shows."""
+"""A run's checkpoint, its trained model, and the folder of TensorBoard's curves."""
 
 MADE = re.compile(
     "|".join([files.TEMPORARY.pattern, *map(re.escape, (RESULT, RECOVERED, NEIGHBOURS, *DECODED, CHECKPOINT, MODEL))])

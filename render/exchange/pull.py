@@ -34,7 +34,7 @@ from ident.render.store.storage import Storage
 TRIES = 3  # of a shard that arrives damaged
 
 
-@dataclass(frozen=True)
+@dataclass
 class Pull:
     """A dataset, the places that have it, and the folder where it goes."""
 

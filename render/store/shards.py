@@ -87,13 +87,13 @@ def _write_filtered(
     file: h5py.File, name: str, column: Column, sizes: list[int], rows: Iterator[bytes]
 ) -> h5py.Dataset:
     """One row a chunk, encoded here: HDF5 itself could not without a plug-in."""
-    made = h5p.create(h5p.DATASET_CREATE)
-    made.set_chunk((1, *column.shape))
-    made.set_filter(ZSTD_FILTER, h5z.FLAG_OPTIONAL, (0,))
-    made.set_obj_track_times(False)
-    made.set_fill_time(h5d.FILL_TIME_NEVER)
+    properties = h5p.create(h5p.DATASET_CREATE)
+    properties.set_chunk((1, *column.shape))
+    properties.set_filter(ZSTD_FILTER, h5z.FLAG_OPTIONAL, (0,))
+    properties.set_obj_track_times(False)
+    properties.set_fill_time(h5d.FILL_TIME_NEVER)
     space = h5s.create_simple((len(sizes), *column.shape))
-    array = h5d.create(file.id, name.encode(), h5t.py_create(column.dtype), space, made)
+    array = h5d.create(file.id, name.encode(), h5t.py_create(column.dtype), space, properties)
     for i, row in enumerate(rows):
         array.write_direct_chunk((i, *(0 for _ in column.shape)), row)
     return file[name]
@@ -151,8 +151,8 @@ class Shard:
         checksums = self._array(f"{name}_crc32", (n,), np.uint32)[:]
         if column.filtered:
             array = self._array(name, (n, *column.shape), column.dtype, plain=False)
-            made = array.id.get_create_plist()
-            filters = [made.get_filter(i)[0] for i in range(made.get_nfilters())]
+            properties = array.id.get_create_plist()
+            filters = [properties.get_filter(i)[0] for i in range(properties.get_nfilters())]
             if array.chunks != (1, *column.shape) or filters != [ZSTD_FILTER]:
                 raise Damaged(f"{name} is not kept a row a chunk in zstd")
             sizes: list[int] = []

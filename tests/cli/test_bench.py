@@ -187,7 +187,7 @@ SIGNALLED = """
 import os, signal, sys
 from itertools import count
 from ident.benchmark.training import train
-from ident.cli import main
+from ident.cli.main import main
 
 step, steps = train.step, count(1)
 

@@ -15,9 +15,10 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from ident.cli import COMMANDS, interrupt_again
 from ident.cli import doctor as doctoring
-from ident.cli import ident as command
+from ident.cli.commands import COMMANDS
+from ident.cli.commands import ident as command
+from ident.cli.main import interrupt_again
 from ident.render.stage.cluster import cycles_gpus
 from ident.render.worlds.threedident import WORLD
 from tests.conftest import Run, Start
@@ -73,7 +74,7 @@ def test_an_interrupt_that_is_lost_comes_again(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_help_is_there_at_once() -> None:
-    code = "import sys, ident.cli; print(*sys.modules)"
+    code = "import sys, ident.cli.main; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert not {"numpy", "rich", "h5py", "ray", "torch", "bpy"} & set(loaded)
 
@@ -95,7 +96,8 @@ def test_shells_complete_in_silence_what_nobody_knows() -> None:
 def stopped(folder: Path, number: signal.Signals, command: str, *arguments: str) -> tuple[int, list[str]]:
     """The exit code and the lines of stderr of a command that gets a signal as soon as its work begins."""
     once = (
-        f"import importlib, os, sys, time; from ident.cli import main; module = importlib.import_module({command!r})\n"
+        "import importlib, os, sys, time; from ident.cli.main import main\n"
+        f"module = importlib.import_module({command!r})\n"
         "def work(*_, **__):\n    print('go', flush=True)\n    time.sleep(600)\n"
         "setattr(module, sys.argv[1], work)\nmain(sys.argv[2:])"
     )
@@ -160,7 +162,7 @@ def test_in_an_empty_folder_it_says_at_once_what_to_type(tmp_path: Path, argumen
     """At once: before what takes seconds to load is loaded, or started."""
     if cycles_gpus():
         pytest.skip("there is a GPU here")
-    code = "import sys; from ident.cli import main\ntry: main(sys.argv[1:])\nfinally: print(*sys.modules)"
+    code = "import sys; from ident.cli.main import main\ntry: main(sys.argv[1:])\nfinally: print(*sys.modules)"
     command = [sys.executable, "-c", code, *arguments]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (2, f"ident: {says}\n")

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
-from ident.cli import ident as command
+from ident.cli.commands import ident as command
 from ident.render.errors import Failed, Impossible
 from ident.render.store.dataset import Dataset
 from ident.render.store.manifest import Manifest

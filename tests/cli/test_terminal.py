@@ -22,6 +22,7 @@ import click
 import pytest
 
 from ident import cli
+from ident.cli import errors
 from ident.cli.terminal import printable, say_json
 from ident.render.errors import Failed, Impossible
 from tests.conftest import Run
@@ -98,7 +99,7 @@ def test_json_is_ascii_that_can_be_seen(capsys: pytest.CaptureFixture[str]) -> N
     ],
 )
 def test_an_error_is_one_line_that_controls_nothing(error: Exception) -> None:
-    _, line = cli.explain(error, goes_on=False)
+    _, line = errors.explain(error, goes_on=False)
     assert controls(line) == set()
     assert "\n" not in line
     assert r"\x1b]0;owned\x07" in line

@@ -232,7 +232,7 @@ def one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
 PEAKS = """
 import re, sys
 from pathlib import Path
-from ident.cli import ident
+from ident.cli.commands import ident
 for n in sys.argv[2:]:
     options = ["--conditional", "laplace", "--latents", "x,y,z,alpha", "--n", n, "--out", f"{n}.h5"]
     ident.main(["pairs", sys.argv[1], *options], standalone_mode=False)
