@@ -3,7 +3,7 @@
 #   docker/check.sh readme    the two commands of README.md, word for word, in a bare Debian of debootstrap's
 #   docker/check.sh cpu       that target of docker/Dockerfile, and ident's commands in the image; or `cuda`
 #   docker/check.sh engine    both targets, and the cluster of docker/compose.yaml, of which a worker is killed
-# A second argument says where its files go, which end with it; it takes 12 GB there, and the README's words 30.
+# A second argument says where its files go, which end with it; it takes 20 GB there, and the README's words 30.
 # Needs root. Installs debootstrap, and Debian's Docker where there is none; its engine runs for this script alone, and
 # its containers in a network that reaches nothing. What this machine knows of its own network goes along where packages
 # are fetched: proxies, certificates, and the indexes that variables of pip and uv name. No image keeps any of it, which
@@ -25,7 +25,7 @@ install() { # PACKAGE
 if [ -z "${INSIDE:-}" ]; then
     case "$what" in
         readme) room=30 ;;
-        cpu | cuda | engine) room=12 ;;
+        cpu | cuda | engine) room=20 ;;
         *) stop "type docker/check.sh readme|cpu|cuda|engine [FOLDER]" ;;
     esac
     [ "$(id -u)" -eq 0 ] || stop "needs root: type sudo docker/check.sh $what"

@@ -81,7 +81,7 @@ def test_the_check_needs_room(tmp_path: Path) -> None:
     small.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=50m", "tmpfs", small], check=True)
     try:
-        said = f"{small}/d: 0 GB are free there, and it takes 12; give another folder\n"
+        said = f"{small}/d: 0 GB are free there, and it takes 20; give another folder\n"
         assert refusal("engine", small / "d") == said
         assert not list(small.iterdir())
     finally:
