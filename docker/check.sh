@@ -10,8 +10,13 @@
 # is checked. BACKEND= takes PyTorch from PyPI.
 set -euo pipefail
 what=${1:-}
-root=${2:-/var/tmp/ident-check}
+root=${2-/var/tmp/ident-check}
 here=$(cd "$(dirname "$0")/.." && pwd)
+
+clean() { # What this run left; and its folder, if that was made for it
+    find "$root" -xdev -mindepth 1 -delete
+    [ -z "$made" ] || rmdir "$root"
+}
 
 stop() {
     echo "docker/check.sh: $1" >&2
@@ -30,14 +35,19 @@ if [ -z "${INSIDE:-}" ]; then
     esac
     [ "$(id -u)" -eq 0 ] || stop "needs root: type sudo docker/check.sh $what"
     command -v apt-get > /dev/null || stop "needs Debian or Ubuntu: here is no apt-get"
+    [[ "$root" =~ ^[^[:space:]]+$ ]] || stop "'$root': is no name for a folder here; give one without spaces"
     if [ -n "$(ls -A "$root" 2> /dev/null)" ] && [ ! -e "$root/.ident-check" ]; then
         stop "$root: is none of this script's; give another folder"
     fi
-    rm -rf --one-file-system "$root"
-    mkdir -p "$root" && touch "$root/.ident-check"
-    trap 'rm -rf --one-file-system "$root"' EXIT
+    made=$([ -d "$root" ] || echo yes)
+    mkdir -p "$root" 2> /dev/null && touch "$root/.ident-check" 2> /dev/null \
+        || stop "$root: cannot be made; give another folder"
+    exec 9< "$root/.ident-check"
+    flock --nonblock 9 || stop "$root: another run is at work there; wait for it, or give another folder"
+    trap clean EXIT
     free=$(($(df --output=avail --block-size=1 "$root" | tail -1) / 10 ** 9))
     [ "$free" -ge "$room" ] || stop "$root: $free GB are free there, and it takes $room; give another folder"
+    find "$root" -xdev -mindepth 1 ! -name .ident-check -delete # of a run that was cut off
     commands=(debootstrap:debootstrap)
     [ "$what" = readme ] || commands+=(dockerd:docker.io docker-compose:docker-compose)
     for command in "${commands[@]}"; do
@@ -48,7 +58,7 @@ if [ -z "${INSIDE:-}" ]; then
     # Processes and mounts of its own, which end with this, however it ends
     INSIDE=1 unshare --mount --pid --fork --kill-child --mount-proc "$0" "$what" "$root" &
     inside=$!
-    trap 'kill -KILL $inside 2> /dev/null || true; wait 2> /dev/null; rm -rf --one-file-system "$root"' EXIT
+    trap 'kill -KILL $inside 2> /dev/null || true; wait 2> /dev/null; clean' EXIT
     trap 'exit 130' INT TERM
     wait $inside
     exit

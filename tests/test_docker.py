@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import re
@@ -89,8 +90,25 @@ def test_the_check_needs_room(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not may_mount(), reason="docker/check.sh needs root on Debian or Ubuntu")
+def test_the_check_leaves_alone_what_is_not_its_own(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    said = f"{tmp_path}/file/x: cannot be made; give another folder\n"
+    assert refusal("engine", tmp_path / "file" / "x") == said
+    for name in ("", "a b"):
+        assert refusal("engine", name) == f"'{name}': is no name for a folder here; give one without spaces\n"
+    busy = tmp_path / "busy"
+    busy.mkdir()
+    (busy / "image").touch()
+    with (busy / ".ident-check").open("w") as mark:
+        fcntl.flock(mark, fcntl.LOCK_EX)
+        said = f"{busy}: another run is at work there; wait for it, or give another folder\n"
+        assert refusal("engine", busy) == said
+    assert (busy / "image").exists()
+
+
+@pytest.mark.skipif(not may_mount(), reason="docker/check.sh needs root on Debian or Ubuntu")
 def test_the_check_says_why_there_is_no_engine(tmp_path: Path) -> None:
-    environment = commands(tmp_path / "tools", "df", "grep", "ls", "mkdir", "rm", "tail", "touch")
+    environment = commands(tmp_path / "tools", "df", "find", "flock", "grep", "ls", "mkdir", "rmdir", "tail", "touch")
     (tmp_path / "tools" / "apt-get").write_text("#!/bin/sh\necho 'E: Unable to locate package'\nexit 100\n")
     (tmp_path / "tools" / "apt-get").chmod(0o755)
     said = "debootstrap cannot be installed: E: Unable to locate package\n"

@@ -40,7 +40,7 @@ def _manners() -> Iterator[None]:
     """Start Blender without what it would do to the process.
 
     It shows this thread a single core, and gives the others back: Blender's thread pool counts the cores once, then
-    and there, and its idle threads wait by spinning, so that two engines on two cores would take 1.5 times as long.
+    and there, and its idle threads wait by spinning, so that engines would take cores from each other.
     An engine is one thread; more cores are more engines. And Blender's own modules, one of which is called bpy, go
     to the end of the path: in front they would hide the real one from a process that inherits the path. The folder
     that it makes for temporary files, and leaves behind where it is killed, is removed at once: nothing here uses it.

@@ -33,7 +33,7 @@ Images = list[npt.NDArray[np.uint8]]
 def work(
     quality: Quality, start: int, rounds: int, size: int = 224, n: int = SCENES, *, before: bool = False
 ) -> tuple[float, float, Images]:
-    """When an engine started and ended, and its images; of an engine as it was before, if that is asked for."""
+    """When an engine started and ended, and its images; `before` is for the engine as it was (see `as_before`)."""
     engine = Engine(Settings(size, quality))
     if before:
         as_before(engine)
@@ -49,8 +49,8 @@ ALONE = """
 {prelude}
 import hashlib
 from ident.render.blender.settings import preset
-from tests.speed.render import SMALL, work
-since, until, images = work(preset("draft", SMALL), 0, 12, SMALL, 15)
+from tests.speed.render import SMALL, SMALL_SCENES, work
+since, until, images = work(preset("draft", SMALL), 0, 12, SMALL, SMALL_SCENES)
 print(since, until, *(hashlib.sha256(image.tobytes()).hexdigest() for image in images))
 """
 
