@@ -15,15 +15,32 @@ from ident.benchmark.losses import similarities, tricl
 from ident.benchmark.objectives.objective import Encode, Objective
 from ident.benchmark.pairs.batch import Batch, Comparison, PairsAmong
 from ident.benchmark.training import distributed
-from ident.render.errors import Failed, Impossible
+from ident.render.errors import Failed, Impossible, unknown
+
+
+AGAINST = ("anchor", "positive")
+"""What of a pair negatives are compared with."""
+
+
+def is_plain(comparison: Comparison) -> bool:
+    """Whether it is of anchors and a positive for each, whose negatives are the others."""
+    return not isinstance(comparison, PairsAmong) and comparison.hard is None and not comparison.both
 
 
 class Contrastive(Objective):
-    """A loss module for all conditionals, or one for each. With `itself` an anchor is among its own negatives."""
+    """A loss module for all conditionals, or one for each. With `itself` an anchor is among its own negatives.
 
-    def __init__(self, modules: Sequence[nn.Module], itself: bool = False) -> None:
+    Negatives are compared with the anchor, or with the positive, as equations 1 and 6 of Zimmermann et al. (2021) have it
+    to the letter: then it is the anchor that is told from draws of the marginal.
+    """
+
+    def __init__(self, modules: Sequence[nn.Module], itself: bool = False, against: str = "anchor") -> None:
         super().__init__()
-        self.losses, self.itself = nn.ModuleList(modules), bool(itself)
+        if against not in AGAINST:
+            raise unknown("against", against, AGAINST)
+        if itself and against == "positive":
+            raise Impossible("itself: is of negatives that are compared with the anchor; leave it out, or against")
+        self.losses, self.itself, self.against = nn.ModuleList(modules), bool(itself), against
 
     def forward(self, encode: Encode, batch: Batch) -> Tensor:
         """The loss of all comparisons of the representations of all processes."""
@@ -32,6 +49,8 @@ class Contrastive(Objective):
 
     def of(self, points: Tensor, comparison: Comparison) -> Tensor:
         """The loss of a comparison of representations (n, k)."""
+        if self.against == "positive" and not is_plain(comparison):
+            raise Impossible("against=positive: takes anchors and a positive for each, in one direction")
         if isinstance(comparison, PairsAmong):
             among: Any = self.losses[0]
             loss: Tensor = among.among(points[comparison.points], comparison.pairs, itself=self.itself)
@@ -43,14 +62,16 @@ class Contrastive(Objective):
             hard = {"hard": points[comparison.hard].unflatten(0, (len(anchor), -1))}
         if comparison.both:
             return self.of_both(module, anchor, positive)
+        if self.against == "positive":
+            return self.of_pairs(module, positive, anchor, anchor, names=0)
         negatives = anchor if self.itself else None
         return self.of_pairs(module, anchor, positive, anchor[:0] if comparison.only_hard else negatives, **hard)
 
     def of_pairs(
-        self, module: nn.Module, anchor: Tensor, positive: Tensor, negatives: Tensor | None = None, **hard: Tensor
+        self, module: nn.Module, anchor: Tensor, positive: Tensor, negatives: Tensor | None = None, **more: Any
     ) -> Tensor:
         """The loss of anchors (n, k) and their positives (n, k)."""
-        loss: Tensor = module(anchor, positive, negatives, **hard)
+        loss: Tensor = module(anchor, positive, negatives, **more)
         return loss
 
     def critic(self, points: Tensor) -> Tensor:
@@ -73,8 +94,8 @@ class InfoNCE(Contrastive):
 
     function: Callable[..., Tensor] = staticmethod(losses.info_nce)
 
-    def __init__(self, model: str, *, itself: bool = False) -> None:
-        super().__init__([losses.InfoNCE(similarities.parse(model), function=self.function)], itself)
+    def __init__(self, model: str, *, itself: bool = False, against: str = "anchor") -> None:
+        super().__init__([losses.InfoNCE(similarities.parse(model), function=self.function)], itself, against)
 
 
 class Decoupled(InfoNCE):
@@ -203,7 +224,7 @@ class Own(Contrastive):
         anchor: Tensor,
         positive: Tensor,
         negatives: Tensor | None = None,  # noqa: ARG002
-        **hard: Tensor,  # noqa: ARG002
+        **more: Any,  # noqa: ARG002
     ) -> Tensor:
         """The user's loss, if it is one number that weights have a part in."""
         loss: object = module(anchor, positive)

@@ -193,6 +193,10 @@ def check_slots(suite: Suite, runs: Sequence[Run], tier: Tier) -> None:
     for row in suite.rows:
         if not plugins.is_one(row.pairs.name):
             known |= set(takes(PAIRS.load(row.pairs.name)))
+    if tier.objective:
+        objectives = (OBJECTIVES.load(name) for name in OBJECTIVES.entries)
+        if unknown := sorted(set(tier.objective) - {name for one in objectives for name in takes(one)}):
+            raise Impossible(f"objective of tier {tier.name}: none takes {', '.join(unknown)}; leave it out")
     if unknown := sorted(set(tier.pairs) - known):
         raise Impossible(f"pairs of tier {tier.name}: no row of {suite.name} takes {', '.join(unknown)}; leave it out")
 

@@ -29,8 +29,8 @@ WITH_CRITIC = ("infonce", "decoupled", "align-uniform", "aninfonce", "tricl")
 
 def facts(row: Row) -> dict[str, Any]:
     """What metrics can be given of a row, by the names of their needs; of images nothing."""
-    if row.dim is None or not row.conditionals:
-        return {}
+    if row.dim is None or not row.conditionals or not all("(" in text for text in row.conditionals):
+        return {}  # what gives no scale has that of its tier
     known: dict[str, Any] = {}
     if (kept := power(row)) is not None:
         known["power"] = kept
@@ -76,6 +76,10 @@ def log_ratio(row: Row) -> Callable[[Float64s], Float64s] | None:
         return None
     space, dim = row.latent_space, row.dim or DIM
     near = log_density(space, row.conditionals[0], dim)
+    if dict(row.objective.keywords).get("against") == "positive":
+        # log p(z|z') - log p(z) = log p(z'|z) - log p(z'), whatever the marginal, where the norm is the same everywhere.
+        even = row.conditionals[0].startswith("vmf") if space.startswith("sphere") else space.startswith("unbounded")
+        return (lambda x: near(x, x)) if near is not None and even else None
     far = log_density(space, row.hard or row.marginal, dim)
     if near is None or far is None:
         return None
@@ -100,11 +104,19 @@ def log_density(space: str, text: str, dim: int) -> LogDensity | None:
         return lambda a, b: kappa * (a @ b.T)
     if place == "sphere" and name == "anisotropic":
         scale = np.sqrt(precisions(text))
-        return lambda a, b: -(((scale * a)[:, None] - (scale * b)[None]) ** 2).sum(-1)
+        return lambda a, b: -powers(scale * a, scale * b, 2.0)
     if place in ("box", "unbounded") and (shape := noise(text)):
         p, width = shape
-        return lambda a, b: -((np.abs(a[:, None] - b[None]) / width) ** p).sum(-1)
+        return lambda a, b: -powers(a / width, b / width, p)
     return None
+
+
+def powers(a: Float64s, b: Float64s, p: float) -> Float64s:
+    """The sums (m, n) of |a - b|^p over the latents of points (m, d) and (n, d)."""
+    sums = np.zeros((len(a), len(b)))
+    for x, y in zip(a.T, b.T, strict=True):
+        sums += np.abs(x[:, None] - y) ** p
+    return sums
 
 
 def origin(space: str, dim: int) -> Float64s:
@@ -127,7 +139,8 @@ def optimum_of(row: Row) -> list[float]:
     if len(row.conditionals) != len(conditionals):
         return []  # one Lambda for conditionals that differ
     convention = str(dict(row.objective.keywords).get("convention", "paper"))
-    return optimum(conditionals, row.hard, convention)
+    each = optimum(conditionals, row.hard, convention)
+    return each if all(value > 0 for value in each) else []
 
 
 def optimum(conditionals: Sequence[str], hard: str = "", convention: str = "paper") -> list[float]:
@@ -164,7 +177,9 @@ def convention(row: Row) -> str:
 
 def concentration(text: str) -> float | None:
     """The kappa of a von Mises-Fisher distribution, or one over the variance of a normal one."""
-    name = text.partition("(")[0]
+    name, bracket, _ = text.partition("(")
+    if not bracket:
+        return None
     return number_of(text) if name == "vmf" else 1 / number_of(text) ** 2 if name == "normal" else None
 
 

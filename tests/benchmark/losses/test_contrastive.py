@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -503,6 +504,23 @@ def test_with_many_positives_a_point_may_be_among_its_own_negatives() -> None:
     uneven = objectives.AU(0.7, 2.0, itself=True)
     batch = Batch(z, (PairsAmong(slice(None), pairs),))
     torch.testing.assert_close(uneven(lambda x: x, batch), 0.7 * (spread - math.log(6)) - 0.3 * near)
+
+
+def test_negatives_may_be_compared_with_the_positive() -> None:
+    z, pairs = points(8, 3), PositivePairs(slice(4), slice(4, 8))
+    total = 0.0
+    for i in range(4):
+        logits = [-float(((z[4 + i] - other) ** 2).sum()) for other in (z[i], *(z[j] for j in range(4) if j != i))]
+        total -= math.log(math.exp(logits[0]) / sum(map(math.exp, logits))) / 4
+    objective = objectives.InfoNCE("normal", against="positive")
+    assert objective(lambda x: x, Batch(z, (pairs,))).item() == pytest.approx(total)
+    for wrong in (replace(pairs, both=True), PairsAmong(slice(None), torch.tensor([[0, 1]]))):
+        with pytest.raises(Impossible, match="against=positive: takes anchors and a positive for each"):
+            objective(lambda x: x, Batch(z, (wrong,)))
+    with pytest.raises(Impossible, match="against 'negative': choose from anchor, positive"):
+        objectives.InfoNCE("normal", against="negative")
+    with pytest.raises(Impossible, match="itself: is of negatives that are compared with the anchor"):
+        objectives.InfoNCE("normal", against="positive", itself=True)
 
 
 def test_hard_negatives_may_be_all_that_there_are() -> None:

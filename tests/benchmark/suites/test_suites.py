@@ -418,7 +418,7 @@ def test_a_task_of_ray_is_refused_where_another_version_runs(tmp_path: Path, nam
         (lambda: built(objective="infonce(gauss)"), "'gauss'"),
         (
             lambda: built(objective="infonce"),
-            r"objective infonce: missing a required argument: 'model'; it takes model, itself",
+            r"objective infonce: missing a required argument: 'model'; it takes model, itself, against",
         ),
         (lambda: built(pairs="drawn(laplace(-1))"), "scale is -1"),
         (lambda: built(pairs="drawn(vmf(1), hard=vmf(3))"), r"hard 'vmf\(3\)' and hard_count 0: give both"),

@@ -106,6 +106,15 @@ def test_the_ratio_to_hard_negatives_is_known_where_there_are_no_others() -> Non
     assert theory.log_ratio(row("latents(sphere(3))", hard.replace(", {}=1", ""))) is None
 
 
+def test_the_marginal_plays_no_part_where_negatives_are_compared_with_positives() -> None:
+    objective = "infonce(normal, against=positive)"
+    ratio = theory.log_ratio(row("mixed(unbounded(2), laplace(1))", "drawn(normal(1))", objective))
+    assert ratio is not None
+    assert ratio(np.eye(2)) == pytest.approx(np.array([[0, -1], [-1, 0]]))
+    assert theory.log_ratio(row("mixed(box(2))", "drawn(normal(1))", objective)) is None
+    assert theory.log_ratio(row("mixed(sphere(2))", "drawn(anisotropic(1, 2))", objective)) is None
+
+
 def test_what_is_not_known_is_not_said() -> None:
     noise_on_sphere = row("mixed(sphere(3))", "drawn(laplace(0.1))")
     assert set(theory.facts(noise_on_sphere)) == {"power"}
