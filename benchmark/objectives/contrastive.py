@@ -17,7 +17,6 @@ from ident.benchmark.pairs.batch import Batch, Comparison, PairsAmong
 from ident.benchmark.training import distributed
 from ident.render.errors import Failed, Impossible, unknown
 
-
 AGAINST = ("anchor", "positive")
 """What of a pair negatives are compared with."""
 
@@ -30,8 +29,8 @@ def is_plain(comparison: Comparison) -> bool:
 class Contrastive(Objective):
     """A loss module for all conditionals, or one for each. With `itself` an anchor is among its own negatives.
 
-    Negatives are compared with the anchor, or with the positive, as equations 1 and 6 of Zimmermann et al. (2021) have it
-    to the letter: then it is the anchor that is told from draws of the marginal.
+    Negatives are compared with the anchor, or with the positive, as equations 1 and 6 of Zimmermann et al. (2021) have
+    it to the letter: then it is the anchor that is told from draws of the marginal.
     """
 
     def __init__(self, modules: Sequence[nn.Module], itself: bool = False, against: str = "anchor") -> None:

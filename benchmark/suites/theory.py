@@ -77,7 +77,7 @@ def log_ratio(row: Row) -> Callable[[Float64s], Float64s] | None:
     space, dim = row.latent_space, row.dim or DIM
     near = log_density(space, row.conditionals[0], dim)
     if dict(row.objective.keywords).get("against") == "positive":
-        # log p(z|z') - log p(z) = log p(z'|z) - log p(z'), whatever the marginal, where the norm is the same everywhere.
+        # log p(z|z') - log p(z) = log p(z'|z) - log p(z') of any marginal, where the norm is the same everywhere.
         even = row.conditionals[0].startswith("vmf") if space.startswith("sphere") else space.startswith("unbounded")
         return (lambda x: near(x, x)) if near is not None and even else None
     far = log_density(space, row.hard or row.marginal, dim)
