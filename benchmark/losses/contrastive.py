@@ -293,11 +293,13 @@ class InfoNCE(nn.Module):
 
     def among(self, points: Tensor, pairs: Tensor, *, itself: bool = False) -> Tensor:
         """The loss of points (n, d) that have several positives."""
-        function, named = (self.function.func, self.function.keywords) if isinstance(self.function, partial) else (
-            self.function, {}
-        )  # fmt: skip
+        function: Any = self.function
+        named: dict[str, Any] = {}
+        if isinstance(function, partial):
+            function, named = function.func, function.keywords
         shared = {"similarity": self.similarity, "temperature": self.temperature, "itself": itself}
-        return AMONG[function](points, pairs, **shared, **named)
+        loss: Tensor = AMONG[function](points, pairs, **shared, **named)
+        return loss
 
     def critic(self, a: Tensor, b: Tensor) -> Tensor:
         """The similarities (m, n) over the temperature of all points (m, d) with all points (n, d)."""
@@ -334,7 +336,8 @@ class AnInfoNCE(nn.Module):
     def scale(self) -> Tensor:
         """What latents (dim,) are multiplied by, so that minus their squared distance is the similarity."""
         root = self.precisions.sqrt() if self.softplus else (self.log_precisions / 2).exp()
-        return self.factor**0.5 * root
+        scale: Tensor = math.sqrt(self.factor) * root
+        return scale
 
     def critic(self, a: Tensor, b: Tensor) -> Tensor:
         """The similarities (m, n) of all points (m, dim) with all points (n, dim)."""

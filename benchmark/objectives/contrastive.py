@@ -172,7 +172,7 @@ class TriCL(Contrastive):
     ) -> None:
         notation.factor(convention)
         super().__init__([tricl.TriCL(dim, temperature, weight)], itself)
-        self.half = convention == "code"
+        self.first_alone = convention == "code"
 
     def learned(self) -> list[float]:
         """The scales over the temperature, in the order of the recovered latents."""
@@ -183,13 +183,13 @@ class TriCL(Contrastive):
         """The loss of pairs, if they are such as it is for."""
         if isinstance(comparison, PairsAmong):
             raise Impossible("tricl: takes anchors and a positive for each; give pairs like drawn(vmf(10))")
-        if self.half and not comparison.both:
+        if self.first_alone and not comparison.both:
             raise Impossible("tricl, convention=code: scales one of two directions; give pairs with both=1")
         return super().of(points, comparison)
 
     def of_both(self, module: Callable[..., Tensor], anchor: Tensor, positive: Tensor) -> Tensor:
         """The loss of pairs (n, k) in both directions."""
-        return super().of_both(partial(module, scaled=len(anchor)) if self.half else module, anchor, positive)
+        return super().of_both(partial(module, scaled=len(anchor)) if self.first_alone else module, anchor, positive)
 
 
 class Function(nn.Module):

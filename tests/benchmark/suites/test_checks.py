@@ -75,8 +75,8 @@ def test_what_theory_says_of_trainings(tmp_path: Path) -> None:
     scores = {result.row: result.scores["test"] for result in results}
     for row in ("anisotropic", "code"):
         far = {name: scores[row][name].value for name in suite.checks}
-        assert far["distances"] == far["orthogonality"] == pytest.approx(0, abs=1e-6)  # of what nothing mixes
-        assert far["leakage"] == pytest.approx(0, abs=1e-6)
+        for name in ("distances", "orthogonality", "leakage"):  # of what nothing mixes
+            assert far[name] == pytest.approx(0, abs=1e-6)
         assert far["critic"] < 0.05
         assert far["precisions"] < 0.05
     assert scores["as-vmf"]["critic"].value > 0.5
@@ -86,7 +86,7 @@ def test_what_theory_says_of_trainings(tmp_path: Path) -> None:
 
     last = results[0].history[-1]
     assert last["r2 low"] == pytest.approx(1, abs=1e-6)
-    assert last["loss"] == pytest.approx(last["loss of the truth"], abs=0.1)
+    assert last["loss"] == pytest.approx(last["loss of the truth"], abs=0.4)  # of one batch
 
     lines = tables.lines_of(suite, results)
     far_table, steps = tables.more(suite, lines).values()
