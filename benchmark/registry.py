@@ -164,6 +164,7 @@ OBJECTIVES = Family(
         "au": f"{HERE}.objectives.contrastive:AU",
         "aninfonce": f"{HERE}.objectives.contrastive:AnInfoNCE",
         "ensemble": f"{HERE}.objectives.contrastive:Ensemble",
+        "tricl": f"{HERE}.objectives.contrastive:TriCL",
         "supervised": f"{HERE}.objectives.supervised:Supervised",
         "beta-vae": f"{HERE}.objectives.variational:BetaVAE",
         "slow-vae": f"{HERE}.objectives.variational:SlowVAE",
@@ -195,6 +196,18 @@ METRICS = Family(
     },
     example="r2",
 )
+CHECKS = Family(
+    "check",
+    {
+        "distances": f"{HERE}.metrics.distances:DISTANCES",
+        "orthogonality": f"{HERE}.metrics.orthogonality:ORTHOGONALITY",
+        "leakage": f"{HERE}.metrics.leakage:LEAKAGE",
+        "critic": f"{HERE}.metrics.critic:CRITIC",
+        "precisions": f"{HERE}.metrics.precisions:PRECISIONS",
+    },
+    example="distances",
+)
+"""Metrics that say how far a training is from what a theorem says: 0 is best."""
 ENCODERS = Family(
     "encoder",
     {

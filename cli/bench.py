@@ -61,6 +61,7 @@ Examples:
 @click.option("--marginal", metavar="DISTRIBUTION", help="Only rows with this marginal.")
 @click.option("--conditional", metavar="DISTRIBUTION", help="Only rows with this conditional, like laplace.")
 @click.option("--model", metavar="MODEL", help="Only rows whose model has this conditional, like normal.")
+@click.option("--figure", metavar="NAME", help="Only rows of this figure of the paper, like 4A.")
 @click.option("--row", "ids", multiple=True, metavar="ID", help="Only this row, like box-normal. May be given again.")
 @click.option("--kind", "kinds", type=click.Choice(KINDS), multiple=True, help="Only this kind of score.")
 @click.option(
@@ -192,6 +193,9 @@ def bench(
     say_table(*printed(suite, table))
     for remark in tables.remarks(suite, table):
         say(f"\n{remark}")
+    for title, (heads, *rows_of_table) in tables.more(suite, table).items():
+        say(f"\n{title}\n")
+        say_table(heads, rows_of_table)
     say("\n" + click.wrap_text(f"{into}: {', '.join(path.name for path in files)}", 80))
 
 

@@ -109,6 +109,7 @@ def hold(module: nn.Module, name: str, value: Tensor, learnable: bool) -> None:
 
 OUTPUTS: dict[str, Callable[[int, float], nn.Module]] = {
     "sphere": lambda dim, side: ToSphere(),  # noqa: ARG005
+    "learned-sphere": lambda dim, side: ToSphere(learnable=True),  # noqa: ARG005
     "box": ToBox,
     "unbounded": lambda dim, side: ToUnbounded(),  # noqa: ARG005
 }

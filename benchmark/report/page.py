@@ -23,7 +23,7 @@ from PIL import Image
 
 from ident.benchmark.report import formats, pictures, plots, records
 from ident.benchmark.report.reading import Folder, Part
-from ident.benchmark.report.tables import COLUMNS, Cell, Column, Line, columns_of, distinct, remarks, texts
+from ident.benchmark.report.tables import COLUMNS, Cell, Column, Line, columns_of, distinct, more, remarks, texts
 from ident.benchmark.suites.results import DECODED, NEIGHBOURS, RECOVERED, RESULT, Result, Warn
 from ident.benchmark.suites.rows import KINDS, shortened
 from ident.benchmark.suites.suite import Suite
@@ -34,8 +34,14 @@ PAGE, RECORDS = "index.html", "results.jsonl"
 MARK = '<meta name="generator" content="ident report">'
 """By which a page is known as one that may be overwritten."""
 DPI = 100
-TITLES = {"c": "Score and loss", "f": "As the paper's figure", "l": "Lambda as it is learned; dashed: the truth"}
-"""Of plots of all rows, by the first letter of their names: curves, figure-*, lambda-*."""
+TITLES = {
+    "c": "Score and loss",
+    "f": "As the paper's figure",
+    "l": "Lambda as it is learned; dashed: the truth",
+    "s": "Steps to a score",
+    "g": "Scores of groups of latents, and the loss beside that of the truth, while it is learned",
+}
+"""Of plots of all rows, by the first letter of their names: curves, figure-*, lambda-*, steps-*, groups-*."""
 ALWAYS = ("row", "seed", "seconds")
 """What the table of runs shows even if it is the same in all."""
 
@@ -131,6 +137,7 @@ class Maker:
             "rows": len(suite.rows),
             "scores": scores(suite, lines),
             "remarks": remarks(suite, lines),
+            "more": [(title, Table(heads, rows)) for title, (heads, *rows) in more(suite, lines).items()],
             "copies": self.copies(suite, lines, prefix),
             "runs": suite.runs,
             "plots": [] if suite.runs else self.plots(suite, lines, prefix),

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ident.benchmark.metrics import METRICS, Score
-from ident.benchmark.metrics.lookup import known
+from ident.benchmark.metrics.lookup import CHECKS, known
 from ident.benchmark.registry import read_slot
 from ident.benchmark.suites.rows import MOST_FACTORS, Row
 from ident.benchmark.suites.suite import NAME, SPLITS, Suite, load_suite, names
@@ -206,7 +206,7 @@ def check_scores(
         f"{suite.split} {metric}" for suite in suites for metric in set(suite.metrics) - set(scores[suite.split])
     }
     reported = {metric for suite in suites for metric in suite.metrics}
-    others = {metric for split in scores.values() for metric in split} - {*METRICS, *reported}
+    others = {metric for split in scores.values() for metric in split} - {*METRICS, *CHECKS, *reported}
     if lacking or others:
         raise ValueError(f"it has no {', no '.join(sorted(lacking))}" if lacking else f"nobody knows {min(others)}")
     for point in content["history"]:
@@ -258,4 +258,4 @@ def is_number(value: Any) -> bool:
 
 def learns(row: Row) -> int:
     """How many precisions of each factor a row's objective has."""
-    return {"aninfonce": 1, "ensemble": len(row.conditionals)}.get(row.objective.name, 0)
+    return {"aninfonce": 1, "tricl": 1, "ensemble": len(row.conditionals)}.get(row.objective.name, 0)

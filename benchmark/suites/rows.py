@@ -22,7 +22,7 @@ USUAL = ("identity", "supervised", "unsupervised")
 SLOTS = {"source": SOURCES, "pairs": PAIRS, "objective": OBJECTIVES}
 DIM = 10
 """Dimensions of a space that gives none, as in the papers' tables."""
-SPACES = ("sphere", "box", "unbounded")
+SPACES = ("sphere", "learned-sphere", "box", "unbounded")
 """That an encoder's output may be brought to."""
 ID = re.compile(r"[a-z0-9][a-z0-9.-]{0,63}")
 """Of a row: folders of results begin with it."""
@@ -58,6 +58,8 @@ class Row:
     """The paper's figure that it belongs to, on which curve, and where on that."""
     curve: str = ""
     x: float = 0.0
+    followed: bool = False
+    """Whether the scores of its groups are taken on the way, and the loss is compared with that of the truth."""
     own: str = ""
     """The user's objective that stands here in place of the table's."""
 
@@ -288,6 +290,7 @@ PARTS: Mapping[str, Callable[[Row], Sequence[str]]] = {
     "objective": lambda row: [str(row.objective)],
     "latent_space": lambda row: [row.latent_space],
     "marginal": lambda row: [row.marginal],
+    "figure": lambda row: [row.figure],
     "conditional": lambda row: [*row.conditionals, row.pairs.name],
     "model": lambda row: [*map(written, row.objective.arguments), row.objective.name],
 }
@@ -307,7 +310,7 @@ def with_objective(rows: tuple[Row, ...], objective: str) -> tuple[Row, ...]:
         and row.source.name != "latents"
         and row.pairs.name != "among"
         and len(row.pairs.arguments) < 2
-        and {name for name, _ in row.pairs.keywords} <= {"positives"}
+        and {name for name, _ in row.pairs.keywords} <= {"positives", "both"}
     ]
     if not plain:
         raise Impossible(f"{objective}: none of these rows has pairs to train it on")

@@ -44,6 +44,8 @@ class Run:
     """The dataset of each split, of a suite of images."""
     reports: tuple[str, ...] = ()
     """The metrics of its suite."""
+    checks: tuple[str, ...] = ()
+    """What its suite tells of how far trainings are from theory."""
 
     @property
     def name(self) -> str:
@@ -90,6 +92,15 @@ class Run:
         return options | own
 
     @property
+    def objective_options(self) -> dict[str, Any]:
+        """What its objective takes of the tier's beside what the row says."""
+        slot = self.row.slot(self.kind)
+        if self.kind != "unsupervised" or not self.tier.objective or plugins.is_one(slot.name):
+            return {}
+        known, own = takes(OBJECTIVES.load(slot.name)), dict(slot.keywords)
+        return {name: value for name, value in self.tier.objective.items() if name in known and name not in own}
+
+    @property
     def samples(self) -> int:
         """How many samples its scores are taken of, if there are so many."""
         return PIXELS if self.kind == "identity" and self.row.stored else self.tier.samples
@@ -122,6 +133,8 @@ class Run:
         shared["own"] = {name: plugins.digest(name) for name in names if plugins.is_one(name)}
         if self.kind == "unsupervised" and model.latents:
             trained["latents"] = model.latents
+        if options := self.objective_options:
+            trained["objective options"] = options
         data = {split: f"{data.size} x {data.size}, {data.digest}" for split, data in self.data.items()}
         if self.row.drawn and (file := getattr(SOURCES.load(self.row.source.name), "file", None)):
             data["file"] = digest_of(file(*self.row.source.arguments))
@@ -180,13 +193,17 @@ def check_slots(suite: Suite, runs: Sequence[Run], tier: Tier) -> None:
     for row in suite.rows:
         if not plugins.is_one(row.pairs.name):
             known |= set(takes(PAIRS.load(row.pairs.name)))
+    if tier.objective:
+        objectives = (OBJECTIVES.load(name) for name in OBJECTIVES.entries)
+        if unknown := sorted(set(tier.objective) - {name for one in objectives for name in takes(one)}):
+            raise Impossible(f"objective of tier {tier.name}: none takes {', '.join(unknown)}; leave it out")
     if unknown := sorted(set(tier.pairs) - known):
         raise Impossible(f"pairs of tier {tier.name}: no row of {suite.name} takes {', '.join(unknown)}; leave it out")
 
 
 def shared_run(suite: Suite, row: Row, kind: str, seed: int, tier: Tier, data: Mapping[str, Data] | None = None) -> Run:
     """The run that gives a row its score of a kind."""
-    return Run(suite.folder, suite.sharing(row, kind)[0], kind, seed, tier, data or {}, suite.metrics)
+    return Run(suite.folder, suite.sharing(row, kind)[0], kind, seed, tier, data or {}, suite.metrics, suite.checks)
 
 
 def recipe_of(run: Run, **more: str) -> str:

@@ -5,8 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import replace
+from functools import cached_property
 from itertools import count
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
@@ -21,15 +25,20 @@ from ident.benchmark.pairs.batch import Batch, Pairs
 from ident.benchmark.pairs.own import Own as OwnPairs
 from ident.benchmark.registry import OBJECTIVES, PAIRS, SOURCES
 from ident.benchmark.sources.dataset import Images
+from ident.benchmark.sources.mixed import Latents
 from ident.benchmark.sources.source import Source
-from ident.benchmark.suites import pictures
+from ident.benchmark.suites import pictures, theory
 from ident.benchmark.suites.rows import UNTRAINED
 from ident.benchmark.suites.runs import Run
 from ident.benchmark.training import distributed
 from ident.benchmark.training.optimizers import autocast
 from ident.benchmark.training.seeds import Stream, seeded, stream
+from ident.render.aliases import Float64s
 from ident.render.errors import Impossible
 from ident.render.threads import in_order
+
+LEAST = 20
+"""Batches that the loss of the truth is the mean of."""
 
 
 def source_of(run: Run, device: torch.device) -> Source:
@@ -65,6 +74,7 @@ def objective_of(run: Run, source: Source) -> Objective:
     with seeded(stream(run.seed, Stream.OBJECTIVE)):
         if slot.name in OBJECTIVES.entries or (isinstance(entry, type) and issubclass(entry, Objective)):
             context = {"dim": latents_of(run, source), "conditionals": len(run.row.conditionals), "seed": run.seed}
+            context |= run.objective_options
             objective: Objective = OBJECTIVES.make(slot, **context, shape=getattr(source, "shape", None))
             return objective
         return Own(slot.name, entry(*slot.arguments) if isinstance(entry, type) else entry)
@@ -200,12 +210,58 @@ class RowTask:
         factors, representation = self.recovered("test")
         seed, kinds = stream(self.run.seed, Stream.RESAMPLES), [factor.kind for factor in self.source.factors]
         scores = {name: metrics.value(name, factors, representation, seed=seed, kinds=kinds) for name in self.run.looks}
+        if self.run.row.followed and self.run.kind == "unsupervised":
+            each = metrics.load("r2")(factors, representation)
+            scores |= {f"r2 {name}": float(each[list(some)].mean()) for name, some in self.run.row.groups.items()}
+            scores |= {"loss of the truth": self.least} if self.least is not None else {}
         return scores | {f"lambda {i}": value for i, value in enumerate(self.objective.learned())}
+
+    @cached_property
+    def least(self) -> float | None:
+        """The loss of the true latents and precisions, on batches of the size that is trained on."""
+        precisions = theory.optimum_of(self.run.row)
+        if not precisions or not isinstance(self.source, Latents):
+            return None
+        space, marginal = self.run.row.latent_space, self.run.row.marginal
+        pairs: Pairs = pairs_of(self.run, Latents(space, marginal, seed=self.run.seed, device=self.device))
+        slot = self.run.row.slot(self.run.kind)
+        slot = replace(slot, keywords=tuple(pair for pair in slot.keywords if pair[0] != "softplus"))
+        true: Any = OBJECTIVES.make(slot, dim=self.source.dim, conditionals=len(self.run.row.conditionals))
+        for module, values in zip(true.losses, np.reshape(precisions, (-1, self.source.dim)), strict=True):
+            module.log_precisions.data.copy_(torch.from_numpy(values).log())
+        true.to(self.device)
+        after, size = self.run.training.steps, self.run.training.batch_size
+        with torch.no_grad():
+            losses = [float(true(lambda z: z, pairs.batch(after + number, size))) for number in range(LEAST)]
+        return float(np.mean(losses))
 
     def scores(self, factors: Tensor, representation: Tensor) -> dict[str, Score]:
         """All scores of a representation, with intervals and chance."""
-        seed, kinds = stream(self.run.seed, Stream.RESAMPLES), [factor.kind for factor in self.source.factors]
-        return {name: metrics.score(name, factors, representation, seed=seed, kinds=kinds) for name in self.run.metrics}
+        seed, known = stream(self.run.seed, Stream.RESAMPLES), self.facts()
+        kinds = [factor.kind for factor in self.source.factors]
+        checks = [name for name in self.run.checks if not metrics.load(name).lacks(known)]
+        return {
+            name: metrics.score(name, factors, representation, seed=seed, kinds=kinds, **known)
+            for name in (*self.run.metrics, *checks)
+        }
+
+    def facts(self) -> dict[str, Any]:
+        """What checks can be given: what theory says of the row, and what the objective has learned and compares by."""
+        if self.run.kind != "unsupervised" or not self.run.checks:
+            return {}
+        known = theory.facts(self.run.row)
+        if learned := self.objective.learned():
+            known["learned"] = learned
+        if self.run.row.objective.name in theory.WITH_CRITIC:
+            objective: Any = self.objective
+
+            def critic(points: Float64s) -> Float64s:
+                with torch.no_grad():
+                    similarities: Tensor = objective.critic(torch.from_numpy(points).to(self.device))
+                return similarities.double().cpu().numpy()
+
+            known["critic"] = critic
+        return known
 
 
 @contextmanager

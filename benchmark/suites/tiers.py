@@ -80,6 +80,8 @@ class Tier:
     model: Model = field(default_factory=Model)
     pairs: Mapping[str, Any] = field(default_factory=dict)
     """What the rows' pairs are called with beside what the rows say: the scale of conditionals that give none, ..."""
+    objective: Mapping[str, Any] = field(default_factory=dict)
+    """What the rows' objectives are called with beside what the rows say, if they know it: softplus, ..."""
     render: Render | None = None
     """The datasets that `--render` makes."""
     gpu_hours: float = 0.0
@@ -154,8 +156,9 @@ def tier_of(name: str, content: dict[str, Any]) -> Tier:
         if not isinstance(table, dict):
             raise Impossible(f"{key} {table!r}: give a table, as in tiers.toml beside the suites")
         parts[key] = specified(key, of, table)
-    if not isinstance(content.get("pairs", {}), dict):
-        raise Impossible(f"pairs {content['pairs']!r}: give a table, as in tiers.toml beside the suites")
+    for key in ("pairs", "objective"):
+        if not isinstance(content.get(key, {}), dict):
+            raise Impossible(f"{key} {content[key]!r}: give a table, as in tiers.toml beside the suites")
     return cast(Tier, specified("tier", Tier, {**content, **parts}))
 
 

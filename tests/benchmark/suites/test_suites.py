@@ -78,13 +78,18 @@ def test_the_paper_tier_is_its_appendix() -> None:
 )
 def test_every_row_of_every_suite_trains(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mixed, "MEASURED", 500)
-    for row in load_suite(name).rows:
+    rows = load_suite(name).rows
+    if len(rows) > 50:  # of which those on a curve differ in a number alone
+        rows = tuple({(row.figure, row.curve): row for row in reversed(rows)}.values())
+    for row in rows:
         for kind in row.kinds:
             result = runner.perform(Run(name, row, kind, 0, QUICK), tmp_path, "cpu", lambda *_: None)
             assert result is not None
             assert set(result.scores["test"]) == {"r2", "mcc", "spearman"}
             assert len(result.scores["test"]["r2"].per_latent) == len(result.factors) == row.dim
-            assert len(result.learned) == {"aninfonce": 1, "ensemble": 2}.get(row.objective.name, 0) * (row.dim or 0)
+            assert len(result.learned) == {"aninfonce": 1, "tricl": 1, "ensemble": 2}.get(row.objective.name, 0) * (
+                row.dim or 0
+            )
 
 
 @pytest.mark.parametrize(
@@ -398,7 +403,7 @@ def test_a_task_of_ray_is_refused_where_another_version_runs(tmp_path: Path, nam
     [
         (
             lambda: load_suite("table3"),
-            "'table3': choose from aninfonce, dsprites, kitti-masks, ",
+            "'table3': choose from aninfonce, aninfonce-code, dsprites, ",
         ),
         (lambda: load_tier("huge"), "'huge': choose from demo, laptop, afternoon, paper"),
         (
@@ -413,13 +418,13 @@ def test_a_task_of_ray_is_refused_where_another_version_runs(tmp_path: Path, nam
         (lambda: built(objective="infonce(gauss)"), "'gauss'"),
         (
             lambda: built(objective="infonce"),
-            r"objective infonce: missing a required argument: 'model'; it takes model, itself",
+            r"objective infonce: missing a required argument: 'model'; it takes model, itself, against",
         ),
         (lambda: built(pairs="drawn(laplace(-1))"), "scale is -1"),
         (lambda: built(pairs="drawn(vmf(1), hard=vmf(3))"), r"hard 'vmf\(3\)' and hard_count 0: give both"),
         (lambda: rows.row_of(row() | {"kinds": ["guessed"]}), "guessed"),
         (lambda: Curriculum(lasts=0), "lasts 0: give a share"),
-        (lambda: rows.row_of(row(space="torus")), "space 'torus': choose from sphere, box, unbounded"),
+        (lambda: rows.row_of(row(space="torus")), "space 'torus': choose from sphere, learned-sphere, box, "),
         (
             lambda: rows.row_of(row(objective="infonse")),
             "objective 'infonse': .*did you mean infonce",
