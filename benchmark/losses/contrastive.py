@@ -198,8 +198,7 @@ def parts_among(
 def alignment(anchor: Tensor, positive: Tensor, similarity: Similarity | str, temperature: float) -> Tensor:
     """How alike anchors (batch, d) and their positives (batch, d) are, over the temperature."""
     check_floats(anchor=anchor, positive=positive)
-    if not 0 < temperature < math.inf:
-        raise Impossible(f"temperature {temperature:g}: give a number above 0")
+    check_temperature(temperature)
     if anchor.shape != positive.shape or anchor.ndim != 2:
         raise Impossible(
             f"anchors {tuple(anchor.shape)} and positives {tuple(positive.shape)}: give both as (batch, latents)"
@@ -226,6 +225,13 @@ def uniformity(
     if isinstance(names, int) and not 0 <= names <= len(negatives) - len(anchor):
         raise Impossible(f"names {names}: {len(anchor)} anchors from there on are not among {len(negatives)} negatives")
     return log_partition(full(anchor), full(negatives), more, names, similarities.named(similarity), temperature)
+
+
+def check_temperature(temperature: object) -> None:
+    """Refuse what similarities cannot be divided by."""
+    if not isinstance(temperature, int | float) or not 0 < temperature < math.inf:
+        said = f"{temperature:g}" if isinstance(temperature, float | int) else repr(temperature)
+        raise Impossible(f"temperature {said}: give a number above 0")
 
 
 def check_floats(**points: Tensor | None) -> None:
@@ -258,6 +264,7 @@ class InfoNCE(nn.Module):
         self, similarity: Similarity | str, temperature: float = 1.0, function: Callable[..., Tensor] = info_nce
     ) -> None:
         super().__init__()
+        check_temperature(temperature)
         self.similarity, self.temperature, self.function = similarities.named(similarity), temperature, function
 
     def forward(self, anchor: Tensor, positive: Tensor, negatives: Tensor | None = None, **more: Any) -> Tensor:

@@ -63,8 +63,8 @@ class InfoNCE(Contrastive):
 
     function: Callable[..., Tensor] = staticmethod(losses.info_nce)
 
-    def __init__(self, model: str, *, itself: bool = False) -> None:
-        super().__init__([losses.InfoNCE(similarities.parse(model), function=self.function)], itself)
+    def __init__(self, model: str, temperature: float = 1.0, *, itself: bool = False) -> None:
+        super().__init__([losses.InfoNCE(similarities.parse(model), temperature, self.function)], itself)
 
 
 class Decoupled(InfoNCE):
