@@ -165,13 +165,15 @@ class Maker:
         bars = list[Picture]()
         if not suite.pictures:  # whose factors nobody knows
             bars.append(self.plot(f"{prefix}-latents.png", plots.bars(suite, results), "Scores by latent"))
-        return bars if suite.runs else [*bars, *self.of_first(results[0], prefix, suite)]
+        if suite.runs:
+            return bars
+        return [*bars, *self.of_first(results[0], prefix, drawn=suite.drawn, factors=not suite.pictures)]
 
-    def of_first(self, result: Result, prefix: str, suite: Suite) -> list[Picture]:
+    def of_first(self, result: Result, prefix: str, *, drawn: bool = False, factors: bool = True) -> list[Picture]:
         """What was recovered by a run, and the pictures that it has made, as far as they are there.
 
-        Of drawn images also how important each output is for each factor; of pictures with classes, whose outputs stand
-        for no factors, only the pictures.
+        Of drawn images also how important each output is for each factor; where outputs stand for no known factors,
+        the pictures alone.
         """
         assert result.folder is not None
         names, seed = result.factors, f"seed {result.seed}"
@@ -194,7 +196,8 @@ class Maker:
             title = f"{DECODED[path.name]}, {seed}"
             return self.picture(f"{prefix}-{path.name}", pictures.photograph(path), title)
 
-        ways = [] if suite.pictures else [(RECOVERED, scatter), *([(RECOVERED, importance)] if suite.drawn else [])]
+        ways = [(RECOVERED, scatter)] if factors else []
+        ways += [(RECOVERED, importance)] if drawn else []
         ways += [(NEIGHBOURS, nearest), *((name, decoded) for name in DECODED)]
         every = [self.tried(result.folder / name, draw) for name, draw in ways]
         return [picture for picture in every if picture]

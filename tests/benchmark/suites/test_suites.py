@@ -17,6 +17,7 @@ import torch
 from ident.benchmark.losses import contrastive as losses
 from ident.benchmark.pairs.curriculum import Curriculum
 from ident.benchmark.pairs.drawn import Drawn
+from ident.benchmark.registry import ENCODERS
 from ident.benchmark.sources import mixed
 from ident.benchmark.suites import rows, runner, suite, tiers
 from ident.benchmark.suites.results import RESULT
@@ -329,7 +330,7 @@ TIER = {"supervised": asdict(QUICK.supervised), "unsupervised": asdict(QUICK.uns
         ({"pairs": {"scale": 0}}, "scale 0: give a number above 0"),
         (
             {"model": {"encoder": "resnet9"}},
-            "encoder 'resnet9': choose from mlp, conv, resnet18, resnet50, resnet101, or module:name of yours",
+            f"encoder 'resnet9': choose from {', '.join(ENCODERS.entries)}, or module:name of yours",
         ),
         ({"model": {"chunk": -1}}, "chunk -1: give a whole number"),
         ({"render": {"train": 9}}, "render: lacks test, size, quality"),
