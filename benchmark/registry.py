@@ -137,6 +137,8 @@ SOURCES = Family(
         "smooth-tracks": f"{HERE}.sources.tracks:SmoothTracks",
         "kitti-masks": f"{HERE}.sources.masks:KittiMasks",
         "walkers": f"{HERE}.sources.masks:Walkers",
+        "cifar10": f"{HERE}.sources.pictures:CIFAR10",
+        "image-folder": f"{HERE}.sources.pictures:ImageFolder",
     },
     example="dataset",
 )
@@ -173,6 +175,8 @@ OBJECTIVES = Family(
     },
     example="infonce(normal)",
 )
+AUGMENTATIONS = ("crop", "flip", "brightness", "contrast", "saturation", "hue", "jitter", "grey", "blur", "all")
+"""What is done to views of images; `jitter` is what is done to brightness, contrast, saturation and hue."""
 METRICS = Family(
     "metric",
     {
@@ -193,6 +197,8 @@ METRICS = Family(
         "infoc": f"{HERE}.metrics.infomec:INFOC",
         "readout": f"{HERE}.metrics.readout:READOUT",
         "kernel-readout": f"{HERE}.metrics.readout:KERNEL_READOUT",
+        "classes": f"{HERE}.metrics.classifier:CLASSES",
+        **{f"augmentation({name})": f"{HERE}.metrics.classifier:{name.upper()}" for name in AUGMENTATIONS},
     },
     example="r2",
 )
@@ -214,7 +220,10 @@ ENCODERS = Family(
         "mlp": f"{HERE}.models.encoders:mlp",
         "conv": f"{HERE}.models.convolutional:conv",
         "resnet18": f"{HERE}.models.encoders:resnet18",
+        "resnet18-small": f"{HERE}.models.pooled:resnet18_small",
         "resnet50": f"{HERE}.models.encoders:resnet50",
+        "resnet18-pooled": f"{HERE}.models.pooled:resnet18_pooled",
+        "resnet50-pooled": f"{HERE}.models.pooled:resnet50_pooled",
         "resnet101": f"{HERE}.models.encoders:resnet101",
     },
     example="resnet18",

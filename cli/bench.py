@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ident.benchmark.registry import ENCODERS
 from ident.benchmark.suites import suite as suites
 from ident.benchmark.suites.rows import KINDS
 from ident.benchmark.suites.suite import Suite
@@ -72,7 +73,7 @@ Examples:
 )
 @click.option("--loss", metavar="MODULE:NAME", callback=own, help="A loss of yours in place of the rows'.")
 @click.option(
-    "--encoder", metavar="NAME", callback=own, help="mlp, conv, resnet18, resnet50, resnet101, or MODULE:NAME of yours."
+    "--encoder", metavar="NAME", callback=own, help=f"{', '.join(ENCODERS.entries)}, or MODULE:NAME of yours."
 )
 @click.option("--trust", is_flag=True, help="Import the modules of yours that the files of --suite and --tier name.")
 @click.option(
@@ -113,9 +114,9 @@ def bench(
     Each row is trained and scored, and ours stands beside the paper's. Type the same command again to go on after an
     interruption: what is done is not done again. Results are JSON, one file a run; `ident report` makes a page of them.
 
-    Tables 4 and 5 are of images, those of DATA, a folder or a URL [default: data/3dident]; dsprites, natural-sprites
-    and kitti-masks of images that are drawn, or that `ident pull` has fetched; the others of latents that a network
-    mixes.
+    Tables 4 and 5 are of images, those of DATA, a folder or a URL [default: data/3dident]; cifar10 and imagenet of the
+    pictures in DATA [default: data/cifar10, data/imagenet]; dsprites, natural-sprites and kitti-masks of images that
+    are drawn, or that `ident pull` has fetched; the others of latents that a network mixes.
     """
     data = one_place(place, data)
     check_folder(out)
@@ -139,7 +140,9 @@ def bench(
 
     if trust:
         plugins.look_here()
-    tier = load_tier(tier_name, stored=suite.stored, drawn=suite.drawn, encoder=encoder, trust=trust)
+    tier = load_tier(
+        tier_name, stored=suite.stored, drawn=suite.drawn, pictures=suite.pictures, encoder=encoder, trust=trust
+    )
     if positives is not None:
         tier = replace(tier, pairs={**tier.pairs, "positives": positives})
     rows = suites.select(suite, {name: text for name, text in filters.items() if text is not None}, ids)
@@ -154,7 +157,9 @@ def bench(
     exact = exact_conditional(runs) if render else None
     made = tier.name if render else ""
     places = datasets.places(data, test_data, made, exact=exact is not None) if suite.stored else {}
-    if (data or test_data or render) and not places:
+    if suite.pictures and (test_data or render):
+        raise Impossible(f"--suite {suite.name}: its pictures lie in one folder; leave out --test-data and --render")
+    if (data or test_data or render) and not places and not suite.pictures:
         raise Impossible(f"--suite {suite.name}: has no images; leave out --data, --test-data and --render")
     if render and not distributed.launched():
         drawn = DrawnPositives(exact, seed=0) if exact else None
@@ -162,7 +167,7 @@ def bench(
             with progress(f"rendering {split}") as done:
                 datasets.render(split, place, tier, ray_address, lambda far: done(far.done, far.total), drawn)
     with as_options("device", "gpus"):
-        bench = prepare(suite, tier, runs, where, out, places, warn)
+        bench = prepare(suite, tier, runs, where, out, places, warn, pictures=data)
     bench.launch(force=force)
 
     @contextmanager

@@ -174,12 +174,6 @@ def check_alpha(alpha: float) -> None:
         raise Impossible(f"alpha {alpha!r} of the uniformity: give a number from 0 to 1")
 
 
-def check_temperature(temperature: float) -> None:
-    """Refuse what nothing can be divided by."""
-    if not isinstance(temperature, int | float) or not 0 < temperature < math.inf:
-        raise Impossible(f"temperature {temperature}: give a number above 0")
-
-
 def check_dim(dim: object) -> None:
     """Refuse what is no number of latents."""
     if type(dim) is not int or dim < 1:
@@ -253,6 +247,13 @@ def uniformity(
     return log_partition(full(anchor), full(negatives), more, names, similarities.named(similarity), temperature)
 
 
+def check_temperature(temperature: object) -> None:
+    """Refuse what similarities cannot be divided by."""
+    if not isinstance(temperature, int | float) or not 0 < temperature < math.inf:
+        said = f"{temperature:g}" if isinstance(temperature, float | int) else repr(temperature)
+        raise Impossible(f"temperature {said}: give a number above 0")
+
+
 def check_floats(**points: Tensor | None) -> None:
     """Refuse, by its name, what is no tensor of floating-point numbers."""
     for name, x in points.items():
@@ -283,6 +284,7 @@ class InfoNCE(nn.Module):
         self, similarity: Similarity | str, temperature: float = 1.0, function: Callable[..., Tensor] = info_nce
     ) -> None:
         super().__init__()
+        check_temperature(temperature)
         self.similarity, self.temperature, self.function = similarities.named(similarity), temperature, function
 
     def forward(self, anchor: Tensor, positive: Tensor, negatives: Tensor | None = None, **more: Any) -> Tensor:

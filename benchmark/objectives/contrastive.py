@@ -93,8 +93,9 @@ class InfoNCE(Contrastive):
 
     function: Callable[..., Tensor] = staticmethod(losses.info_nce)
 
-    def __init__(self, model: str, *, itself: bool = False, against: str = "anchor") -> None:
-        super().__init__([losses.InfoNCE(similarities.parse(model), function=self.function)], itself, against)
+    def __init__(self, model: str, temperature: float = 1.0, *, itself: bool = False, against: str = "anchor") -> None:
+        module = losses.InfoNCE(similarities.parse(model), temperature, self.function)
+        super().__init__([module], itself, against)
 
 
 class Decoupled(InfoNCE):

@@ -169,13 +169,18 @@ class Maker:
     def line(self, suite: Suite, line: Line, prefix: str) -> list[Picture]:
         """The pictures of a row: of the kind that it is there for, the images and dots of its first seed."""
         results = line.results[main_kind(line)]
-        bars = self.plot(f"{prefix}-latents.png", plots.bars(suite, results), "Scores by latent")
-        return [bars] if suite.runs else [bars, *self.of_first(results[0], prefix, drawn=suite.drawn)]
+        bars = list[Picture]()
+        if not suite.pictures:  # whose factors nobody knows
+            bars.append(self.plot(f"{prefix}-latents.png", plots.bars(suite, results), "Scores by latent"))
+        if suite.runs:
+            return bars
+        return [*bars, *self.of_first(results[0], prefix, drawn=suite.drawn, factors=not suite.pictures)]
 
-    def of_first(self, result: Result, prefix: str, *, drawn: bool = False) -> list[Picture]:
+    def of_first(self, result: Result, prefix: str, *, drawn: bool = False, factors: bool = True) -> list[Picture]:
         """What was recovered by a run, and the pictures that it has made, as far as they are there.
 
-        Of drawn images also how important each output is for each factor.
+        Of drawn images also how important each output is for each factor; where outputs stand for no known factors,
+        the pictures alone.
         """
         assert result.folder is not None
         names, seed = result.factors, f"seed {result.seed}"
@@ -198,7 +203,8 @@ class Maker:
             title = f"{DECODED[path.name]}, {seed}"
             return self.picture(f"{prefix}-{path.name}", pictures.photograph(path), title)
 
-        ways = [(RECOVERED, scatter), *([(RECOVERED, importance)] if drawn else [])]
+        ways = [(RECOVERED, scatter)] if factors else []
+        ways += [(RECOVERED, importance)] if drawn else []
         ways += [(NEIGHBOURS, nearest), *((name, decoded) for name in DECODED)]
         every = [self.tried(result.folder / name, draw) for name, draw in ways]
         return [picture for picture in every if picture]

@@ -318,6 +318,5 @@ def learned(line: Line) -> list[float]:
     if not each:
         return []
     return [
-        float(value)
-        for value in np.sort(np.reshape(each, (len(each), -1, len(results[0].factors))), -1).mean(0).ravel()
+        float(value) for value in np.sort(np.reshape(each, (len(each), -1, results[0].latents)), -1).mean(0).ravel()
     ]

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from hashlib import sha256
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from ident.benchmark.registry import SOURCES, Slot
 from ident.benchmark.sources.data import Data
 from ident.render.errors import Impossible
 from ident.render.stage import cluster, plan, stage
@@ -59,6 +60,12 @@ def find(places: Mapping[str, str]) -> dict[str, Data]:
             f"{places['test']}: has images that are trained on; give another --test-data, of ident render --split test"
         )
     return datasets
+
+
+def of_pictures(source: Slot, place: str | None) -> dict[str, Data]:
+    """The folder of a source of pictures, its own if none is given, if it has such."""
+    entry: Any = SOURCES.load(source.name)
+    return {"images": entry.data(place or entry.place, *source.arguments, **dict(source.keywords))}
 
 
 def larger(data: Data, tier: Tier) -> str:

@@ -71,6 +71,13 @@ class Result:
         return self.suite, self.tier, self.row, self.own, self.kind, self.seed
 
     @property
+    def latents(self) -> int:
+        """How many it recovers: what a projector gives, what its tier says, or as many as there are factors."""
+        settings = self.settings
+        projector = settings.get("projector") or [settings.get("latents") or len(self.factors)]
+        return int(projector[-1])
+
+    @property
     def settings(self) -> dict[str, Any]:
         """All that decides the run."""
         decided: dict[str, Any] = json.loads(self.recipe)
@@ -148,9 +155,7 @@ def checked(content: dict[str, Any], suites: Mapping[str, Suite]) -> Result:
     }
     check_history(content["history"])
     check_scores(content, scores, [suite for suite in suites.values() if suite.folder == content["suite"]])
-    if not isinstance(content["learned"], list) or len(content["learned"]) not in (0, learns(row) * len(factors)):
-        raise ValueError("it has learned what its row does not")
-    if not all(map(is_number, (content["seconds"], *content["learned"]))):
+    if not isinstance(content["learned"], list) or not all(map(is_number, (content["seconds"], *content["learned"]))):
         raise ValueError("its numbers are none")
     check_recipe(content, row)
     data, machine = content["data"], content["machine"]
@@ -159,7 +164,10 @@ def checked(content: dict[str, Any], suites: Mapping[str, Suite]) -> Result:
     if lacking := {"test", *({"train"} & set(data))} - set(scores):
         raise KeyError(*lacking)
     content |= {"scores": scores, "factors": tuple(factors)}
-    return Result(**content | {name: tuple(content[name]) for name in ("learned", "history")})
+    result = Result(**content | {name: tuple(content[name]) for name in ("learned", "history")})
+    if len(result.learned) not in (0, learns(row) * result.latents):
+        raise ValueError("it has learned what its row does not")
+    return result
 
 
 def check_run(content: Mapping[str, Any], suites: Mapping[str, Suite]) -> Row:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
+from ident.benchmark.metrics.metric import CLASSIFIED
 from ident.benchmark.registry import OBJECTIVES, PAIRS, SOURCES, Slot, read_slot, written
 from ident.benchmark.suites.toml import frozen
 from ident.benchmark.training.schedule import Training
@@ -33,6 +34,8 @@ TYPES = {"str": (str,), "bool": (bool,), "float": (float, int)}
 MOST_FACTORS = 256
 DRAWN = ("dsprites", "natural-sprites", "smooth-tracks", "kitti-masks", "walkers")
 """Sources of images that are no datasets."""
+PICTURES = ("cifar10", "image-folder")
+"""Sources of pictures with classes, which lie in a folder."""
 
 
 @dataclass(frozen=True)
@@ -128,7 +131,7 @@ class Row:
     @property
     def seen(self) -> str:
         """What is seen, in words: of latents the space and the marginal."""
-        if self.drawn:
+        if self.drawn or self.pictures:
             return str(self.source)
         if self.source.arguments:
             return ", ".join([self.latent_space.partition("(")[0], *map(shortened, [self.marginal])])
@@ -137,7 +140,7 @@ class Row:
     @property
     def data(self) -> str:
         """What is seen, and which pairs of that, in words."""
-        if self.drawn:
+        if self.drawn or self.pictures:
             return f"{self.source}, {self.pairs}"
         return ", ".join(
             filter(None, [self.seen, *(map(shortened, self.conditionals) if self.conditionals else [self.pairs.name])])
@@ -146,7 +149,7 @@ class Row:
     @property
     def model(self) -> str:
         """What is assumed, in words."""
-        if self.drawn:
+        if self.drawn or self.pictures:
             return f"{self.space}, {self.objective}"
         how = [self.objective.name] if self.objective.name != "infonce" else []
         how += [name for name, value in self.objective.keywords if value]
@@ -163,10 +166,15 @@ class Row:
         return self.source.name in DRAWN
 
     @property
+    def pictures(self) -> bool:
+        """Whether it is trained on pictures with classes, of which no other factor is known."""
+        return self.source.name in PICTURES
+
+    @property
     def has(self) -> tuple[str, ...]:
         """What its source has for metrics beside factors: interventions, where all factors have values that recur."""
         discrete = self.source.name == "dsprites" or "discrete" in self.source.arguments
-        return ("interventions",) if discrete else ()
+        return ("interventions",) * discrete + (CLASSIFIED,) * self.pictures
 
     @property
     def latent_space(self) -> str:
@@ -182,7 +190,7 @@ class Row:
     def conditionals(self) -> tuple[str, ...]:
         """How positives lie around their anchors: an ensemble has several."""
         texts = (value for value in self.pairs.arguments if isinstance(value, str))
-        return () if plugins.is_one(self.pairs.name) else tuple(texts)
+        return () if plugins.is_one(self.pairs.name) or self.pairs.name == "augmented" else tuple(texts)
 
     @property
     def hard(self) -> str:

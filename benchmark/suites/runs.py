@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -60,13 +60,13 @@ class Run:
 
     @property
     def metrics(self) -> tuple[str, ...]:
-        """Those of its scores."""
-        return lookup.of_run(self.reports)
+        """Those of its scores; of pictures, of which no factors are known, those of its suite alone."""
+        return self.reports if self.row.pictures else lookup.of_run(self.reports)
 
     @property
     def looks(self) -> tuple[str, ...]:
         """The metrics that are taken on the way."""
-        return lookup.on_the_way(self.reports)
+        return self.reports[:1] if self.row.pictures else lookup.on_the_way(self.reports)
 
     @property
     def training(self) -> Training:
@@ -118,12 +118,17 @@ class Run:
         return self.tier.model.side if self.kind == "unsupervised" and self.row.source.name != "latents" else 1.0
 
     @property
+    def projector(self) -> tuple[int, ...]:
+        """The widths of what is between its encoder and its output, if there is such: the encoder's first."""
+        return (self.tier.model.projector or ()) if self.kind != "supervised" else ()
+
+    @property
     def recipe(self) -> dict[str, Any]:
         """All that decides the result."""
         model = self.tier.model
         trained: dict[str, Any] = {}
         if self.kind not in UNTRAINED:
-            trained = {**asdict(self.training), "whiten": model.whiten, "side": self.side}
+            trained = {**self.training.described(), "whiten": model.whiten, "side": self.side}
         if self.kind == "unsupervised":
             trained |= {"options": self.options, **({"positives": self.positives} if self.positives else {})}
         shared: dict[str, Any] = {"seed": self.seed, "samples": self.samples, "encoder": model.encoder}
@@ -135,6 +140,8 @@ class Run:
             trained["latents"] = model.latents
         if options := self.objective_options:
             trained["objective options"] = options
+        if self.projector:
+            shared["projector"] = self.projector
         data = {split: f"{data.size} x {data.size}, {data.digest}" for split, data in self.data.items()}
         if self.row.drawn and (file := getattr(SOURCES.load(self.row.source.name), "file", None)):
             data["file"] = digest_of(file(*self.row.source.arguments))
@@ -152,9 +159,11 @@ def runs_of(
     encoder = tier.model.encoder
     if plugins.is_one(encoder):
         plugins.load_callable(encoder)
-    elif (suite.stored or suite.drawn) == (encoder == "mlp"):
+    elif bool(suite.stored or suite.drawn or suite.pictures) == (encoder == "mlp"):
         what = "no images" if encoder != "mlp" else "images"
         raise Impossible(f"encoder {encoder}: {suite.name} is of {what}; give another")
+    if tier.model.projector and not (suite.stored or suite.drawn or suite.pictures):
+        raise Impossible(f"projector: is put behind an encoder of images, and {suite.name} has none; leave it out")
     lookup.check(suite.metrics, set.intersection(*(set(row.has) for row in suite.rows)), suite.name)
     runs = dict[str, Run]()
     for seed in range(seeds):

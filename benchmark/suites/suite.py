@@ -23,7 +23,8 @@ from ident.render.errors import Impossible, unknown
 NAME = re.compile(r"\w[\w.-]{0,99}")
 """Of a user's suite: its results go to a folder of that name."""
 MOST_ROWS, MOST_METRICS = 1000, 32
-SPLITS = ("test", "train")
+BACKBONE = "backbone"
+SPLITS = ("test", "train", BACKBONE)
 AVERAGES = ("mean", "median")
 
 
@@ -37,7 +38,9 @@ class Suite:
     """The first is the one that is told on the way."""
     rows: tuple[Row, ...]
     split: str = "test"
-    """Where its scores are taken: on what the model has not seen, or on what it was trained on (`train`)."""
+    """Where its scores are taken: on what the model has not seen, or on what it was trained on (`train`); or on what it
+    has not seen, before the model's projector (`backbone`).
+    """
     runs: str = ""
     """The suite whose runs it shows, if they are not its own."""
     ceilings: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
@@ -95,6 +98,11 @@ class Suite:
     def drawn(self) -> bool:
         """Whether its rows are trained on images that are drawn, or that a single file has."""
         return any(row.drawn for row in self.rows)
+
+    @property
+    def pictures(self) -> str:
+        """The source of its rows if that is one of pictures with classes, which lie in a folder."""
+        return next((row.source.name for row in self.rows if row.pictures), "")
 
     @property
     def folder(self) -> str:
