@@ -132,6 +132,7 @@ SOURCES = Family(
         "dataset": f"{HERE}.sources.dataset:Images",
         "mixed": f"{HERE}.sources.mixed:Mixed",
         "latents": f"{HERE}.sources.mixed:Latents",
+        "decoded": f"{HERE}.sources.decoded:Decoded",
         "dsprites": f"{HERE}.sources.dsprites:DSprites",
         "natural-sprites": f"{HERE}.sources.tracks:NaturalSprites",
         "smooth-tracks": f"{HERE}.sources.tracks:SmoothTracks",
@@ -200,6 +201,7 @@ ENCODERS = Family(
     {
         "mlp": f"{HERE}.models.encoders:mlp",
         "conv": f"{HERE}.models.convolutional:conv",
+        "dense": f"{HERE}.models.dense:dense",
         "resnet18": f"{HERE}.models.encoders:resnet18",
         "resnet50": f"{HERE}.models.encoders:resnet50",
         "resnet101": f"{HERE}.models.encoders:resnet101",

@@ -52,7 +52,7 @@ Examples:
     show_default=True,
     help="How large runs are: demo, laptop, afternoon, paper, or a file of yours.",
 )
-@click.option("--data", metavar="PLACE", help="The same as DATA.")
+@click.option("--data", "--digits", metavar="PLACE", help="The same as DATA.")
 @click.option("--test-data", metavar="PLACE", help="Images to test on.  [default: data/3dident-test]")
 @click.option("--render", is_flag=True, help="Render the small datasets of the tier first, if they are not there.")
 @click.option("--space", metavar="SPACE", help="Only rows whose model lives there, like box.")
@@ -129,6 +129,8 @@ def bench(
     from ident.benchmark import report
     from ident.benchmark.pairs.positives import DrawnPositives
     from ident.benchmark.report import tables
+    from ident.benchmark.sources.data import FILES
+    from ident.benchmark.suites import decoders
     from ident.benchmark.suites.bench import Where, prepare
     from ident.benchmark.suites.rows import with_objective
     from ident.benchmark.suites.runs import exact_conditional, runs_of
@@ -138,7 +140,9 @@ def bench(
 
     if trust:
         plugins.look_here()
-    tier = load_tier(tier_name, stored=suite.stored, drawn=suite.drawn, encoder=encoder, trust=trust)
+    tier = load_tier(
+        tier_name, stored=suite.stored, drawn=suite.drawn, decoded=suite.decoded, encoder=encoder, trust=trust
+    )
     if positives is not None:
         tier = replace(tier, pairs={**tier.pairs, "positives": positives})
     rows = suites.select(suite, {name: text for name, text in filters.items() if text is not None}, ids)
@@ -153,8 +157,11 @@ def bench(
     exact = exact_conditional(runs) if render else None
     made = tier.name if render else ""
     places = datasets.places(data, test_data, made, exact=exact is not None) if suite.stored else {}
+    if suite.files and data and not (test_data or render):
+        places = {FILES: data}
     if (data or test_data or render) and not places:
-        raise Impossible(f"--suite {suite.name}: has no images; leave out --data, --test-data and --render")
+        leave = "--test-data and --render" if suite.files else "--data, --test-data and --render"
+        raise Impossible(f"--suite {suite.name}: has no images; leave out {leave}")
     if render and not distributed.launched():
         drawn = DrawnPositives(exact, seed=0) if exact else None
         for split, place in places.items():
@@ -168,6 +175,8 @@ def bench(
     def telling(left: Sequence[Run]) -> Iterator[Watch]:
         if len(left) < len(runs):
             say(f"{plural(len(runs) - len(left), 'run')} of {len(runs)} done before", err=True)
+        with progress("training decoders") as done:
+            decoders.prepare(left, done)
         with watching(suite.name, suite.metrics[0], left) as watch:
             yield watch
 

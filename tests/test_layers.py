@@ -51,7 +51,7 @@ ROOMS: Mapping[str, Room] = MappingProxyType(
         "benchmark": Room("render", ""),
         "benchmark/latents": Room("render benchmark", "numpy torch"),
         "benchmark/sources": Room(
-            "render render/worlds render/store render/exchange/masks render/exchange/tracks "
+            "render render/worlds render/store render/exchange/digits render/exchange/masks render/exchange/tracks "
             "benchmark benchmark/latents benchmark/training/seeds",
             "PIL numpy torch",
         ),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -11,6 +11,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from ident.benchmark.sources.data import NOWHERE, Data
 from ident.benchmark.sources.drawn import DrawnImages
 from ident.benchmark.sources.files import place_of
 from ident.benchmark.sources.motion import FRAMES, LENGTH, check_frames, smooth
@@ -80,13 +81,14 @@ class Masks(DrawnImages):
 class KittiMasks(Masks):
     """The published silhouettes of pedestrians."""
 
-    def __init__(self, place: str = "", *, seed: int) -> None:
-        super().__init__(masks.read_masks(self.file(place)), seed=seed)
+    def __init__(self, place: str = "", *, seed: int, data: Mapping[str, Data] = NOWHERE) -> None:
+        (path,) = self.files(place, data=data)
+        super().__init__(masks.read_masks(path), seed=seed)
 
     @staticmethod
-    def file(place: str = "") -> Path:
-        """Where the published file lies."""
-        return place_of(place, "kitti-masks", masks.FILE, "walkers")
+    def files(place: str = "", *, data: Mapping[str, Data] = NOWHERE) -> Sequence[Path]:
+        """The published file."""
+        return (place_of(data, place, "kitti-masks", masks.FILE, "walkers"),)
 
 
 class Walkers(Masks):

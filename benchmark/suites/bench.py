@@ -119,7 +119,7 @@ def prepare(
     data = datasets.find(places) if places else {}
     runs = [replace(run, data=data) for run in runs]
     check(runs)
-    if data and distributed.rank() == 0:
+    if "train" in data and distributed.rank() == 0:
         if long := takes(tier, runs, where.gpus or int(device != "cpu")):
             warn(long)
         if larger := datasets.larger(data["train"], tier):

@@ -33,6 +33,10 @@ TYPES = {"str": (str,), "bool": (bool,), "float": (float, int)}
 MOST_FACTORS = 256
 DRAWN = ("dsprites", "natural-sprites", "smooth-tracks", "kitti-masks", "walkers")
 """Sources of images that are no datasets."""
+FROM_FILES = ("natural-sprites", "kitti-masks", "decoded")
+"""Sources that read files of others'."""
+HAS: Mapping[str, tuple[str, ...]] = {"decoded": ("labels",)}
+"""What sources have for metrics beside factors."""
 
 
 @dataclass(frozen=True)
@@ -161,10 +165,15 @@ class Row:
         return self.source.name in DRAWN
 
     @property
+    def decoded(self) -> bool:
+        """Whether it is trained on digits, or on images that a decoder of digits makes."""
+        return self.source.name == "decoded"
+
+    @property
     def has(self) -> tuple[str, ...]:
         """What its source has for metrics beside factors: interventions, where all factors have values that recur."""
         discrete = self.source.name == "dsprites" or "discrete" in self.source.arguments
-        return ("interventions",) if discrete else ()
+        return HAS.get(self.source.name, ("interventions",) if discrete else ())
 
     @property
     def latent_space(self) -> str:
@@ -190,7 +199,7 @@ class Row:
     @property
     def dim(self) -> int | None:
         """How many latents there are, where that does not depend on a dataset."""
-        if self.source.name not in ("mixed", "latents"):
+        if self.source.name not in ("mixed", "latents", "decoded"):
             return None
         sizes = (re.match(r"\s*\w+\((\d+)", factor) for factor in self.latent_space.split("*"))
         return sum(int(size[1]) if size else DIM for size in sizes)

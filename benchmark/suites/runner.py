@@ -53,7 +53,7 @@ ALONE = 2048
 def threads_for(run: Run) -> Iterator[None]:
     """Let PyTorch use as many threads as suit a run. With one, the result is the same on any number of cores."""
     before = torch.get_num_threads()
-    torch.set_num_threads(1 if not run.data and run.training.batch_size <= ALONE else before)
+    torch.set_num_threads(1 if "train" not in run.data and run.training.batch_size <= ALONE else before)
     try:
         yield
     finally:

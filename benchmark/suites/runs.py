@@ -16,10 +16,10 @@ from typing import Any
 from ident.benchmark.latents import distributions
 from ident.benchmark.metrics import lookup
 from ident.benchmark.registry import OBJECTIVES, PAIRS, SOURCES, Slot, takes
-from ident.benchmark.sources.data import Data
+from ident.benchmark.sources.data import FILES, Data
 from ident.benchmark.sources.files import digest_of
 from ident.benchmark.suites.results import RESULT, Result, Warn, known_suites, load, load_all
-from ident.benchmark.suites.rows import UNTRAINED, Row
+from ident.benchmark.suites.rows import FROM_FILES, UNTRAINED, Row
 from ident.benchmark.suites.suite import Suite
 from ident.benchmark.suites.tiers import Tier
 from ident.benchmark.training.checkpoints import differing
@@ -41,7 +41,7 @@ class Run:
     seed: int
     tier: Tier
     data: Mapping[str, Data] = field(default_factory=dict)
-    """The dataset of each split, of a suite of images."""
+    """The dataset of each split, of a suite of images; of published files where these lie."""
     reports: tuple[str, ...] = ()
     """The metrics of its suite."""
 
@@ -122,9 +122,15 @@ class Run:
         shared["own"] = {name: plugins.digest(name) for name in names if plugins.is_one(name)}
         if self.kind == "unsupervised" and model.latents:
             trained["latents"] = model.latents
-        data = {split: f"{data.size} x {data.size}, {data.digest}" for split, data in self.data.items()}
-        if self.row.drawn and (file := getattr(SOURCES.load(self.row.source.name), "file", None)):
-            data["file"] = digest_of(file(*self.row.source.arguments))
+        data = {
+            split: f"{data.size} x {data.size}, {data.digest}" for split, data in self.data.items() if split != FILES
+        }
+        if self.row.source.name in FROM_FILES:
+            data["file"] = digest_of(
+                SOURCES.load(self.row.source.name).files(*self.row.source.arguments, data=self.data)
+            )  # type: ignore[attr-defined]
+        if self.row.decoded and self.tier.decoder is not None:
+            shared["decoder"] = asdict(self.tier.decoder)
         return {**self.row.setting(self.kind), **trained, **shared, "chunk": model.chunk, "data": data}
 
 
@@ -139,7 +145,7 @@ def runs_of(
     encoder = tier.model.encoder
     if plugins.is_one(encoder):
         plugins.load_callable(encoder)
-    elif (suite.stored or suite.drawn) == (encoder == "mlp"):
+    elif (suite.stored or suite.drawn or suite.decoded) == (encoder == "mlp"):
         what = "no images" if encoder != "mlp" else "images"
         raise Impossible(f"encoder {encoder}: {suite.name} is of {what}; give another")
     lookup.check(suite.metrics, set.intersection(*(set(row.has) for row in suite.rows)), suite.name)

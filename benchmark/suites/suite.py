@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ident.benchmark.metrics.lookup import check_name
-from ident.benchmark.suites.rows import PARTS, Row, agrees, row_of
+from ident.benchmark.suites.rows import FROM_FILES, PARTS, Row, agrees, row_of
 from ident.benchmark.suites.toml import OURS, frozen, read_file, read_ours
 from ident.render import plugins
 from ident.render.errors import Impossible, unknown
@@ -76,6 +76,16 @@ class Suite:
     def drawn(self) -> bool:
         """Whether its rows are trained on images that are drawn, or that a single file has."""
         return any(row.drawn for row in self.rows)
+
+    @property
+    def decoded(self) -> bool:
+        """Whether its rows are trained on digits, or on images that a decoder of digits makes."""
+        return any(row.decoded for row in self.rows)
+
+    @property
+    def files(self) -> bool:
+        """Whether any of its rows is of published files."""
+        return any(row.source.name in FROM_FILES for row in self.rows)
 
     @property
     def folder(self) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 from itertools import count
 
 import torch
@@ -23,6 +24,7 @@ from ident.benchmark.registry import OBJECTIVES, PAIRS, SOURCES
 from ident.benchmark.sources.dataset import Images
 from ident.benchmark.sources.source import Source
 from ident.benchmark.suites import pictures
+from ident.benchmark.suites.decoders import decoder_of
 from ident.benchmark.suites.rows import UNTRAINED
 from ident.benchmark.suites.runs import Run
 from ident.benchmark.training import distributed
@@ -34,7 +36,8 @@ from ident.render.threads import in_order
 
 def source_of(run: Run, device: torch.device) -> Source:
     """The source of a run."""
-    source: Source = SOURCES.make(run.row.source, seed=run.seed, device=device, data=run.data)
+    available = {"seed": run.seed, "device": device, "data": run.data, "decoders": partial(decoder_of, run.tier)}
+    source: Source = SOURCES.make(run.row.source, **available)
     return source
 
 
@@ -115,7 +118,7 @@ class RowTask:
                 run.side,
                 model.encoder,
                 outputs=self.objective.outputs,
-                channels=None if shape is None else shape[0],
+                shape=shape,
             )
         encoder.to(self.device)
         self.encoder = fitted(encoder, self.source, whiten=model.whiten, kind=run.kind)

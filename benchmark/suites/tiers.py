@@ -82,6 +82,8 @@ class Tier:
     """What the rows' pairs are called with beside what the rows say: the scale of conditionals that give none, ..."""
     render: Render | None = None
     """The datasets that `--render` makes."""
+    decoder: Training | None = None
+    """Of the VAE whose decoder shows latents."""
     gpu_hours: float = 0.0
     """How long one GPU would have taken its authors for a training of images: what is said before it begins."""
 
@@ -106,13 +108,19 @@ class Tier:
 
 
 def load_tier(
-    name: str, *, stored: bool = False, drawn: bool = False, encoder: str | None = None, trust: bool = False
+    name: str,
+    *,
+    stored: bool = False,
+    drawn: bool = False,
+    decoded: bool = False,
+    encoder: str | None = None,
+    trust: bool = False,
 ) -> Tier:
-    """A tier by its name, for datasets, for drawn images or for mixed latents; or from a TOML file of one's own.
+    """A tier by its name, for datasets, drawn images, digits or mixed latents; or from a TOML file of one's own.
 
     With an encoder in place of its own. The module that a file names is refused, unless one trusts that file.
     """
-    tier = read_tier(name, "dataset" if stored else "sprites" if drawn else "mixed")
+    tier = read_tier(name, "dataset" if stored else "sprites" if drawn else "digits" if decoded else "mixed")
     if encoder is not None:
         return replace(tier, model=replace(tier.model, encoder=encoder))
     if plugins.is_one(tier.model.encoder) and not trust:
@@ -146,9 +154,15 @@ def tier_of(name: str, content: dict[str, Any]) -> Tier:
     if "name" in content:
         raise Impossible("tier: nobody knows name; it is that of the file")
     parts: dict[str, Any] = {"name": name}
-    specifications = {"supervised": Training, "unsupervised": Training, "model": Model, "render": Render}
+    specifications = {
+        "supervised": Training,
+        "unsupervised": Training,
+        "model": Model,
+        "render": Render,
+        "decoder": Training,
+    }
     for key, of in specifications.items():
-        if key in ("model", "render") and key not in content:
+        if key in ("model", "render", "decoder") and key not in content:
             continue
         table = content.get(key)
         if not isinstance(table, dict):
