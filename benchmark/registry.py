@@ -132,6 +132,7 @@ SOURCES = Family(
         "dataset": f"{HERE}.sources.dataset:Images",
         "mixed": f"{HERE}.sources.mixed:Mixed",
         "latents": f"{HERE}.sources.mixed:Latents",
+        "opposite": f"{HERE}.sources.mixed:Opposite",
         "decoded": f"{HERE}.sources.decoded:Decoded",
         "dsprites": f"{HERE}.sources.dsprites:DSprites",
         "natural-sprites": f"{HERE}.sources.tracks:NaturalSprites",
@@ -173,6 +174,10 @@ OBJECTIVES = Family(
     },
     example="infonce(normal)",
 )
+AUGMENTATIONS = ("crop", "flip", "brightness", "contrast", "saturation", "hue", "jitter", "grey", "blur", "all")
+"""What is done to views of images; `jitter` is what is done to brightness, contrast, saturation and hue."""
+NEIGHBOURS = (1, 5, 20, 200)
+"""That vote for a class."""
 METRICS = Family(
     "metric",
     {
@@ -193,6 +198,9 @@ METRICS = Family(
         "infoc": f"{HERE}.metrics.infomec:INFOC",
         "readout": f"{HERE}.metrics.readout:READOUT",
         "kernel-readout": f"{HERE}.metrics.readout:KERNEL_READOUT",
+        "classes": f"{HERE}.metrics.classifier:CLASSES",
+        **{f"knn({k})": f"{HERE}.metrics.knn:KNN{k}" for k in NEIGHBOURS},
+        **{f"augmentation({name})": f"{HERE}.metrics.classifier:{name.upper()}" for name in AUGMENTATIONS},
     },
     example="r2",
 )

@@ -12,13 +12,14 @@ from torch import Tensor
 from ident.benchmark.latents import distributions
 from ident.benchmark.latents.distributions import SCALE
 from ident.benchmark.pairs import curriculum
-from ident.benchmark.pairs.augmentations import Augmentations
+from ident.benchmark.pairs.augmentations import recipe_of
 from ident.benchmark.pairs.bank import Bank, of_options
 from ident.benchmark.pairs.batch import Batch, Comparison, PositivePairs
 from ident.benchmark.pairs.curriculum import Curriculum
 from ident.benchmark.pairs.samplers import RECALL, RenderedSampler, Sampler, check_positives, open_sampler
 from ident.benchmark.sources import mixed
 from ident.benchmark.sources.dataset import Images, as_tensor
+from ident.benchmark.sources.decoded import Decoded
 from ident.benchmark.training import distributed
 from ident.benchmark.training.seeds import Stream, generator_of, stream
 from ident.render.errors import Impossible, unknown
@@ -36,7 +37,7 @@ class OfImages:
 
     def __init__(
         self,
-        source: Images,
+        source: Images | Decoded,
         *,
         steps: int,
         batch_size: int,
@@ -127,7 +128,21 @@ class Around(OfImages):
 
 
 class Augmented(OfImages):
-    """Two augmentations of one image are a positive pair."""
+    """Two augmentations of one image, by a recipe, are a positive pair."""
+
+    def __init__(
+        self,
+        source: Images | Decoded,
+        recipe: str = "zimmermann",
+        *,
+        steps: int,
+        batch_size: int,
+        both: bool = False,
+        groups: int = 0,
+        fade: tuple[float, float] = (0.5, 0.95),
+    ) -> None:
+        super().__init__(source, steps=steps, batch_size=batch_size, both=both, groups=groups, fade=fade)
+        self.augmentations = recipe_of(recipe)
 
     def batch(self, number: int, size: int, anchors: Tensor | None = None) -> Batch:
         """Batch `number`, of images that are not augmented yet: drawn, or these."""
@@ -147,4 +162,4 @@ class Augmented(OfImages):
         images = batch.observations
         numbers = Stream.AUGMENTATIONS, batch.number, distributed.rank()
         generator = generator_of(self.source.seed, *numbers, device=images.device)
-        return replace(batch, observations=255 * Augmentations().draw(images.float() / 255, generator=generator))
+        return replace(batch, observations=255 * self.augmentations.draw(images.float() / 255, generator=generator))

@@ -16,8 +16,8 @@ from ident.benchmark.sources.data import NOWHERE, Data
 from ident.benchmark.sources.files import folder_of
 from ident.benchmark.sources.mixed import CPU, Latents
 from ident.benchmark.sources.sheets import SHOWN, neighbours, sheet
-from ident.benchmark.training.seeds import Stream
-from ident.render.aliases import Uint8s
+from ident.benchmark.training.seeds import Stream, generator_of
+from ident.render.aliases import Int64s, Uint8s
 from ident.render.errors import Impossible
 from ident.render.exchange import digits
 
@@ -92,6 +92,24 @@ class Decoded(Latents):
         assert split in self.splits
         z = self.draw(n, self.generator(Stream.SAMPLES))
         return z, map(self.observe, z.split(AT_ONCE))
+
+    def __len__(self) -> int:
+        return len(self.known.labels)
+
+    def checked(self, size: int) -> int:
+        """A batch size, if there are as many digits."""
+        if size > len(self):
+            raise Impossible(f"{self.folder}: {len(self)} digits to train on, a batch has {size}")
+        return size
+
+    def drawn(self, number: int, n: int) -> Int64s:
+        """The indices of n digits, drawn for batch `number`."""
+        generator = generator_of(self.seed, Stream.BATCHES, number)
+        return torch.randint(len(self), (n,), generator=generator).numpy()
+
+    def images(self, indices: Int64s) -> Tensor:
+        """Digits (n, 1, 28, 28) uint8 to train on."""
+        return torch.from_numpy(self.known.images[indices])[:, None]
 
     def counts(self) -> tuple[int, int]:
         """How many digits the decoder was trained on, and how many it has not seen."""

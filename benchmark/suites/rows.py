@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
+from ident.benchmark.metrics.metric import CLASSIFIED
 from ident.benchmark.registry import OBJECTIVES, PAIRS, SOURCES, Slot, read_slot, written
 from ident.benchmark.suites.toml import frozen
 from ident.benchmark.training.schedule import Training
@@ -35,8 +36,8 @@ DRAWN = ("dsprites", "natural-sprites", "smooth-tracks", "kitti-masks", "walkers
 """Sources of images that are no datasets."""
 FROM_FILES = ("natural-sprites", "kitti-masks", "decoded")
 """Sources that read files of others'."""
-HAS: Mapping[str, tuple[str, ...]] = {"decoded": ("labels",)}
-"""What sources have for metrics beside factors."""
+CLASSES = ("decoded", "opposite")
+"""Sources with observations that are of classes, beside their latents."""
 
 
 @dataclass(frozen=True)
@@ -173,7 +174,7 @@ class Row:
     def has(self) -> tuple[str, ...]:
         """What its source has for metrics beside factors: interventions, where all factors have values that recur."""
         discrete = self.source.name == "dsprites" or "discrete" in self.source.arguments
-        return HAS.get(self.source.name, ("interventions",) if discrete else ())
+        return ("interventions",) * discrete + (CLASSIFIED,) * (self.source.name in CLASSES)
 
     @property
     def latent_space(self) -> str:
@@ -199,7 +200,7 @@ class Row:
     @property
     def dim(self) -> int | None:
         """How many latents there are, where that does not depend on a dataset."""
-        if self.source.name not in ("mixed", "latents", "decoded"):
+        if self.source.name not in ("mixed", "latents", "opposite", "decoded"):
             return None
         sizes = (re.match(r"\s*\w+\((\d+)", factor) for factor in self.latent_space.split("*"))
         return sum(int(size[1]) if size else DIM for size in sizes)

@@ -91,7 +91,7 @@ def performed(run: Run, folder: Path, device: str, tell: Callable[[int, dict[str
         seed=run.seed,
         recipe=recipe_of(run),
         factors=tuple(factor.name for factor in task.source.factors),
-        scores={split: task.scores(*pair) for split, pair in recovered.items()},
+        scores={split: task.scores(split, *pair) for split, pair in recovered.items()},
         learned=tuple(task.objective.learned()),
         history=tuple(progress.history),
         seconds=progress.seconds,

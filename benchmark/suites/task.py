@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from itertools import count
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from ident.benchmark import metrics
-from ident.benchmark.metrics import Score
+from ident.benchmark.metrics import Score, classifier
 from ident.benchmark.models import encoders
 from ident.benchmark.objectives.contrastive import Own
 from ident.benchmark.objectives.objective import Objective
+from ident.benchmark.pairs.augmentations import views
 from ident.benchmark.pairs.bank import Bank
 from ident.benchmark.pairs.batch import Batch, Pairs
 from ident.benchmark.pairs.own import Own as OwnPairs
-from ident.benchmark.registry import OBJECTIVES, PAIRS, SOURCES
+from ident.benchmark.registry import AUGMENTATIONS, OBJECTIVES, PAIRS, SOURCES
 from ident.benchmark.sources.dataset import Images
 from ident.benchmark.sources.source import Source
 from ident.benchmark.suites import pictures
@@ -29,9 +31,10 @@ from ident.benchmark.suites.rows import UNTRAINED
 from ident.benchmark.suites.runs import Run
 from ident.benchmark.training import distributed
 from ident.benchmark.training.optimizers import autocast
-from ident.benchmark.training.seeds import Stream, seeded, stream
+from ident.benchmark.training.seeds import Stream, generator_of, seeded, stream
 from ident.render.errors import Impossible
 from ident.render.threads import in_order
+from ident.render.worlds.factors import Category, Kind
 
 
 def source_of(run: Run, device: torch.device) -> Source:
@@ -191,24 +194,58 @@ class RowTask:
 
     def recovered(self, split: str) -> tuple[Tensor, Tensor]:
         """Factors (samples, d) of a split and the representation (samples, k) of the model as it is, on the CPU."""
+        factors, observations = self.source.samples(split, self.run.samples)
+        return factors.cpu(), self.represented(observations)
+
+    def represented(self, observations: Iterable[Tensor]) -> Tensor:
+        """The representation (samples, k) of observations by the model as it is."""
         self.model.eval()
         precision = "float32" if self.run.kind in UNTRAINED else self.run.training.precision
         with torch.no_grad(), autocast(self.device, precision):
-            factors, observations = self.source.samples(split, self.run.samples)
-            parts = [self.represent(part).float() for part in observations]
-        return factors.cpu(), torch.cat(parts).cpu()
+            parts = [self.represent(part).float().cpu() for part in observations]
+        return torch.cat(parts)
+
+    def classified(self, augmentation: str) -> tuple[Tensor, Tensor, Sequence[Kind]]:
+        """Classes (n, 1) of pictures and their representation (n, k); or whether they have an augmentation, and theirs.
+
+        Of a random half of them they do. What classifiers are fitted on comes first, see `classifier`.
+        """
+        source: Any = self.source
+        fitted, tested = classifier.split(classifier.most(self.run.samples, *source.counts()))
+        labels, images = source.classified(fitted, tested)
+        kinds = [Category(source.classes)]
+        if augmentation:
+            number = Stream.VIEWS, AUGMENTATIONS.index(augmentation)
+            labels = torch.randint(2, labels.shape, generator=generator_of(self.run.seed, *number)).float()
+            generator = generator_of(self.run.seed, *number, 1, device=self.device)
+            images = views(images, labels[:, 0] > 0, augmentation, generator=generator)
+            kinds = [Category(("without", "with"))]
+        return labels, self.represented(images), kinds
 
     def look(self) -> dict[str, float]:
         """The scores that are taken on the way, and what the objective has learned."""
-        factors, representation = self.recovered("test")
-        seed, kinds = stream(self.run.seed, Stream.RESAMPLES), [factor.kind for factor in self.source.factors]
-        scores = {name: metrics.value(name, factors, representation, seed=seed, kinds=kinds) for name in self.run.looks}
+        each = self.of_each(self.run.looks, "test")
+        scores = {name: metrics.value(name, *pair, **more) for name, pair, more in each}
         return scores | {f"lambda {i}": value for i, value in enumerate(self.objective.learned())}
 
-    def scores(self, factors: Tensor, representation: Tensor) -> dict[str, Score]:
-        """All scores of a representation, with intervals and chance."""
-        seed, kinds = stream(self.run.seed, Stream.RESAMPLES), [factor.kind for factor in self.source.factors]
-        return {name: metrics.score(name, factors, representation, seed=seed, kinds=kinds) for name in self.run.metrics}
+    def scores(self, split: str, factors: Tensor, representation: Tensor) -> dict[str, Score]:
+        """All scores of what is recovered of a split, with intervals and chance."""
+        each = self.of_each(self.run.metrics, split, (factors, representation))
+        return {name: metrics.score(name, *pair, **more) for name, pair, more in each}
+
+    def of_each(
+        self, names: Iterable[str], split: str, recovered: tuple[Tensor, Tensor] | None = None
+    ) -> Iterator[tuple[str, tuple[Tensor, Tensor], dict[str, Any]]]:
+        """Names of metrics, each with factors (n, d), their representation (n, k), and what else it is given."""
+        seed = stream(self.run.seed, Stream.RESAMPLES)
+        for name in names:
+            augmentation = metrics.load(name).views
+            if augmentation is None:
+                recovered = recovered or self.recovered(split)
+                yield name, recovered, {"seed": seed, "kinds": [factor.kind for factor in self.source.factors]}
+            else:
+                labels, representation, kinds = self.classified(augmentation)
+                yield name, (labels, representation), {"seed": seed, "kinds": kinds}
 
 
 @contextmanager
