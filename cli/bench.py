@@ -52,7 +52,7 @@ Examples:
     show_default=True,
     help="How large runs are: demo, laptop, afternoon, paper, or a file of yours.",
 )
-@click.option("--data", "--digits", metavar="PLACE", help="The same as DATA.")
+@click.option("--data", "--digits", metavar="PLACE", help="The same as DATA; of mnist the four files.")
 @click.option("--test-data", metavar="PLACE", help="Images to test on.  [default: data/3dident-test]")
 @click.option("--render", is_flag=True, help="Render the small datasets of the tier first, if they are not there.")
 @click.option("--space", metavar="SPACE", help="Only rows whose model lives there, like box.")
@@ -112,9 +112,9 @@ def bench(
     Each row is trained and scored, and ours stands beside the paper's. Type the same command again to go on after an
     interruption: what is done is not done again. Results are JSON, one file a run; `ident report` makes a page of them.
 
-    Tables 4 and 5 are of images, those of DATA, a folder or a URL [default: data/3dident]; dsprites, natural-sprites
-    and kitti-masks of images that are drawn, or that `ident pull` has fetched; the others of latents that a network
-    mixes.
+    Tables 4 and 5 are of images, those of DATA, a folder or a URL [default: data/3dident]; dsprites, natural-sprites,
+    kitti-masks and those of mnist of images that are drawn, or that `ident pull` has fetched, to data/mnist or to a
+    folder DATA; the others of latents that a network mixes.
     """
     data = one_place(place, data)
     check_folder(out)

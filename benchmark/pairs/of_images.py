@@ -69,6 +69,8 @@ class Around(OfImages):
     nearest neighbours may be wide at first, by a curriculum's `spread` and `lasts`.
     """
 
+    source: Images
+
     def __init__(
         self,
         source: Images,

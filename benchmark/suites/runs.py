@@ -107,6 +107,13 @@ class Run:
         return self.tier.model.side if self.kind == "unsupervised" and self.row.source.name != "latents" else 1.0
 
     @property
+    def files(self) -> Sequence[Path]:
+        """The published files that its source reads."""
+        source: Any = SOURCES.load(self.row.source.name)
+        paths: Sequence[Path] = source.files(*self.row.source.arguments, data=self.data)
+        return paths
+
+    @property
     def recipe(self) -> dict[str, Any]:
         """All that decides the result."""
         model = self.tier.model
@@ -122,13 +129,9 @@ class Run:
         shared["own"] = {name: plugins.digest(name) for name in names if plugins.is_one(name)}
         if self.kind == "unsupervised" and model.latents:
             trained["latents"] = model.latents
-        data = {
-            split: f"{data.size} x {data.size}, {data.digest}" for split, data in self.data.items() if split != FILES
-        }
+        data = {split: f"{one.size} x {one.size}, {one.digest}" for split, one in self.data.items() if split != FILES}
         if self.row.source.name in FROM_FILES:
-            data["file"] = digest_of(
-                SOURCES.load(self.row.source.name).files(*self.row.source.arguments, data=self.data)
-            )  # type: ignore[attr-defined]
+            data["file"] = digest_of(self.files)
         if self.row.decoded and self.tier.decoder is not None:
             shared["decoder"] = asdict(self.tier.decoder)
         return {**self.row.setting(self.kind), **trained, **shared, "chunk": model.chunk, "data": data}

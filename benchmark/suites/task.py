@@ -9,6 +9,7 @@ from functools import partial
 from itertools import count
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
@@ -183,14 +184,21 @@ class RowTask:
         """What stands for the factors (n, k) of observations (n, ...)."""
         return self.objective.latents(self.encode(observations.to(self.device)))
 
-    def decoded(self, representation: Tensor) -> tuple[bytes, bytes] | None:
-        """PNGs of reconstructions and of walks along latents, where the objective has a decoder."""
+    def decoded(self, representation: Tensor) -> tuple[bytes, ...] | None:
+        """PNGs of reconstructions, of walks along latents, and of views, where the objective has a decoder."""
         decode = getattr(self.objective, "decode", None)
         if decode is None:
             return None
         self.model.eval()
         with torch.no_grad():
-            return pictures.decoded(self.source, self.represent, decode, representation)
+            shown = pictures.decoded(self.source, self.represent, decode, representation)
+            if (augmentations := getattr(self.pairs, "augmentations", None)) is None:
+                return shown
+            source: Any = self.source
+            image = source.images(np.zeros(1, np.int64)).repeat(pictures.VIEWS, 1, 1, 1).float() / 255
+            generator = generator_of(self.run.seed, Stream.VIEWS)
+            views = 255 * augmentations.draw(image, generator=generator)
+            return (*shown, pictures.projected(views, self.represent, decode))
 
     def recovered(self, split: str) -> tuple[Tensor, Tensor]:
         """Factors (samples, d) of a split and the representation (samples, k) of the model as it is, on the CPU."""

@@ -15,7 +15,7 @@ from torch import nn
 
 from ident.benchmark.sources.data import FILES, Data
 from ident.benchmark.sources.decoded import Decoded
-from ident.benchmark.suites import decoders
+from ident.benchmark.suites import decoders, pictures
 from ident.benchmark.suites.rows import Row, row_of
 from ident.benchmark.suites.runner import perform
 from ident.benchmark.suites.runs import Run
@@ -168,7 +168,8 @@ def test_runs_to_their_results(folder: Path, tmp_path: Path, more: dict[str, obj
     assert 0 <= result.scores["test"]["knn(5)"].value <= 1
     assert result.settings["decoder"]["steps"] == 4
     assert (tmp_path / run.name / "neighbours.png").exists()
-    assert (tmp_path / run.name / "traversals.png").exists() == ("objective" in more)
+    for name in ("traversals.png", "views.png"):
+        assert (tmp_path / run.name / name).exists() == ("objective" in more)
 
 
 def test_pairs_of_digits_are_views_of_one(folder: Path) -> None:
@@ -199,3 +200,11 @@ def test_a_killed_training_leaves_no_decoder(folder: Path, tmp_path: Path) -> No
     assert not list((tmp_path / "cache/decoders").glob("*.pt"))
     whole = weights(folder, replace(TIER, decoder=replace(TRAINING, steps=8, looks=8)))
     assert int(whole["steps"]) > 0
+
+
+def test_histograms_are_as_high_as_there_are_values() -> None:
+    values = torch.cat([torch.zeros(40), torch.ones(20), 2 * torch.ones(10)])
+    bars = pictures.histogram(values, 8, 3)
+    assert bars.sum(0).tolist() == [8, 4, 2]
+    assert bars[-1].tolist() == [1, 1, 1]
+    assert bars[0].tolist() == [1, 0, 0]

@@ -86,8 +86,9 @@ def test_runs_to_their_results(objective: str, more: dict[str, object], decodes:
         assert arrays["recovered"].shape == (16, 10)
     for name in DECODED:
         path = tmp_path / run.name / name
-        assert path.exists() == decodes
-        if decodes:
+        shown = decodes and name != "views.png"
+        assert path.exists() == shown
+        if shown:
             with Image.open(path) as image:
                 assert min(image.size) > 64
                 assert np.ptp(np.asarray(image)) > 0
