@@ -147,6 +147,7 @@ PAIRS = Family(
     {
         "around": f"{HERE}.pairs.of_images:Around",
         "augmented": f"{HERE}.pairs.of_images:Augmented",
+        "augmented-or-not": f"{HERE}.pairs.of_images:AugmentedOrNot",
         "drawn": f"{HERE}.pairs.drawn:Drawn",
         "among": f"{HERE}.pairs.drawn:Among",
         "labelled": f"{HERE}.pairs.labelled:Labelled",
@@ -167,6 +168,7 @@ OBJECTIVES = Family(
         "aninfonce": f"{HERE}.objectives.contrastive:AnInfoNCE",
         "ensemble": f"{HERE}.objectives.contrastive:Ensemble",
         "supervised": f"{HERE}.objectives.supervised:Supervised",
+        "told": f"{HERE}.objectives.supervised:Told",
         "beta-vae": f"{HERE}.objectives.variational:BetaVAE",
         "slow-vae": f"{HERE}.objectives.variational:SlowVAE",
         "ada-gvae": f"{HERE}.objectives.variational:AdaGVAE",

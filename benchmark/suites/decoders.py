@@ -13,7 +13,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from ident.benchmark.models import encoders
+from ident.benchmark.models import dense, encoders
 from ident.benchmark.objectives.variational import BetaVAE
 from ident.benchmark.pairs.batch import Batch
 from ident.benchmark.registry import SOURCES
@@ -73,7 +73,8 @@ def trained(tier: Tier, folder: Path, dim: int, tell: Tell) -> DigitsVAE:
     """A VAE of the digits to train on: from the cache, or trained, from where somebody stopped."""
     training = training_of(tier)
     task = DigitsVAE(digits.read_digits(folder, "train").images, dim, training.batch_size)
-    settings = {"dim": dim, "beta": BETA, "data": digest_of(digits.paths(folder)), "torch": torch.__version__}
+    settings = {"dim": dim, "beta": BETA, "width": dense.WIDTH, "torch": torch.__version__}
+    settings["data"] = digest_of(digits.paths(folder))
     recipe = json.dumps({**settings, **asdict(training)}, sort_keys=True)
     path = cache_folder("decoders") / f"{sha256(recipe.encode()).hexdigest()[:32]}.pt"
     with lock(path.with_suffix(".lock")), one_thread():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from ident.benchmark.metrics.metric import CLASSIFIED
@@ -99,7 +100,7 @@ def test_marginals_that_differ(ident_here: Run, tmp_path: Path) -> None:
     (tmp_path / "short.toml").write_text(
         TIER.replace("dense", "mlp").replace("decoder", "#").replace("samples = 240", "samples = 2400")
     )
-    options = ("--row", "kappa0", "--row", "kappa20", "--kind", "identity", "--json")
+    options = ("--row", "kappa0", "--row", "kappa10", "--kind", "identity", "--json")
     done = ident_here("bench", "--suite", "marginal-mismatch", "--tier", "short.toml", *options)
     assert done.returncode == 0, done.stderr
     uniform, apart = (line["identity"]["classes"]["ours"] for line in json.loads(done.stdout)["rows"])
@@ -122,3 +123,11 @@ def test_the_paper_trains_its_decoder_for_50_epochs() -> None:
     paper = load_tier("paper", decoded=True).decoder
     assert isinstance(paper, Training)
     assert paper.steps * paper.batch_size // 60_000 == 50
+
+
+def test_the_x_of_marginals_is_how_often_the_best_classifier_is_right() -> None:
+    cosine = np.linspace(-1, 1, 200_001)
+    for row in load_suite("marginal-mismatch").rows:
+        kappa = float(row.marginal.removeprefix("vmf(").rstrip(")"))
+        density = np.exp(kappa * (cosine - 1)) * (1 - cosine**2) ** ((row.dim or 0) / 2 - 1.5)
+        assert row.x == pytest.approx(100 * density[cosine > 0].sum() / density.sum(), abs=0.01)

@@ -156,6 +156,7 @@ def test_it_learns_to_reconstruct(folder: Path) -> None:
         {},
         {"pairs": "augmented(simclr-grey)"},
         {"pairs": "augmented(crop-flip)", "objective": "beta-vae(1)", "space": "unbounded"},
+        {"pairs": "augmented-or-not", "objective": "told", "space": "unbounded"},
     ],
 )
 def test_runs_to_their_results(folder: Path, tmp_path: Path, more: dict[str, object]) -> None:
@@ -169,7 +170,7 @@ def test_runs_to_their_results(folder: Path, tmp_path: Path, more: dict[str, obj
     assert result.settings["decoder"]["steps"] == 4
     assert (tmp_path / run.name / "neighbours.png").exists()
     for name in ("traversals.png", "views.png"):
-        assert (tmp_path / run.name / name).exists() == ("objective" in more)
+        assert (tmp_path / run.name / name).exists() == (more.get("objective") == "beta-vae(1)")
 
 
 def test_pairs_of_digits_are_views_of_one(folder: Path) -> None:
@@ -181,6 +182,18 @@ def test_pairs_of_digits_are_views_of_one(folder: Path) -> None:
     assert views.shape == (32, 1, 28, 28)
     assert 0 <= views.min() < views.max() <= 255
     assert not torch.equal(views[:16], views[16:])
+
+
+def test_half_of_the_digits_are_augmented_and_it_is_said_which(folder: Path) -> None:
+    task = RowTask(run_of(folder, pairs="augmented-or-not", objective="told", space="unbounded"), "cpu")
+    plain = next(task.batches(0))
+    batch = task.pairs.prepare(plain)  # type: ignore[attr-defined]
+    changed = (batch.observations != plain.observations).flatten(1).any(1)
+    assert torch.equal(changed, batch.factors[:, 0] > 0)
+    assert 2 < int(changed.sum()) < 14
+    logits = task.encode(batch.observations)[:, 0].detach()
+    shares = torch.where(changed, torch.sigmoid(logits), torch.sigmoid(-logits))
+    assert float(task.loss(plain)) == pytest.approx(-float(shares.log().mean()), rel=1e-4)
 
 
 def killed(folder: Path) -> None:
