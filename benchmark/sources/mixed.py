@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -31,7 +31,7 @@ class Latents:
     splits = ("test",)
     encoded = False
     ahead = 0
-    moments = None
+    moments: tuple[Sequence[float], Sequence[float]] | None = None
 
     def __init__(self, space: str, marginal: str = "uniform", *, seed: int, device: torch.device = CPU) -> None:
         self.space = spaces.read(space, DIM)
@@ -73,9 +73,9 @@ class Latents:
         """Observations (MEASURED, dim)."""
         return self.observe(self.draw(MEASURED, self.generator(Stream.MEASURES)))
 
-    def picture(self, representation: Tensor) -> None:  # noqa: ARG002
+    def picture(self, representation: Tensor) -> bytes | None:  # noqa: ARG002
         """Latents cannot be seen."""
-        return
+        return None
 
 
 class Mixed(Latents):

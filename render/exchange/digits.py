@@ -119,9 +119,10 @@ def fetched(name: str, digest: str, mirrors: Sequence[str]) -> bytes:
     faults = list[str]()
     for mirror in mirrors:
         place = Storage(mirror)
-        for file, unpack in ((f"{name}.gz", unpacked), (name, bytes)):
+        for file in (f"{name}.gz", name):
             try:
-                data = unpack(place.read(file, LARGEST_FETCHED))
+                data = place.read(file, LARGEST_FETCHED)
+                data = data if file == name else unpacked(data)
             except FileNotFoundError:
                 faults.append(f"{place.path(file)}: is not there")
             except (Failed, OSError) as error:

@@ -55,9 +55,9 @@ class Ramp(nn.Module):
         return nn.functional.pad(z, (0, 784 - z.shape[1])).unflatten(1, (1, 28, 28))
 
 
-def source_of(folder: Path, space: str = "sphere(4)", **more: str) -> Decoded:
+def source_of(folder: Path, space: str = "sphere(4)") -> Decoded:
     data = {FILES: Data(str(folder), "", 0)}
-    return Decoded(space, **more, seed=0, data=data, decoders=lambda *_: Ramp())
+    return Decoded(space, seed=0, data=data, decoders=lambda *_: Ramp())
 
 
 def test_latents_are_decoded_as_long_as_normal_ones(folder: Path) -> None:
