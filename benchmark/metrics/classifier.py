@@ -62,7 +62,7 @@ def classified(outputs: Float64s, labels: Int64s, tested: Float64s) -> Int64s:
 
 
 def resample(shares: Float64s, resamples: int, rng: np.random.Generator) -> Float64s:
-    """Accuracies (resamples,) of samples drawn with replacement from tested rows (m,), by classifiers as they are."""
+    """Accuracies (resamples,) of samples drawn with replacement from tested rows (m,), with the classifiers as is."""
     counts = rng.multinomial(len(shares), np.full(len(shares), 1 / len(shares)), resamples)
     accuracies: Float64s = counts @ shares / len(shares)
     return accuracies

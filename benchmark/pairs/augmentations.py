@@ -47,7 +47,7 @@ class Augmentations:
     """The share of images that are blurred."""
 
     def draw(self, images: Tensor, *, generator: torch.Generator) -> Tensor:
-        """Augmented images (n, C, H, W), of images (n, C, H, W) from 0 to 1; changes of colour take three channels."""
+        """Augmented images (n, C, H, W), of such images from 0 to 1; colours take three channels."""
         n, _, height, width = images.shape
         if self.crop:
             images = cropped(images, crops(n, height, width, self.area, self.aspect, generator))

@@ -197,8 +197,8 @@ class RowTask:
             source: Any = self.source
             image = source.images(np.zeros(1, np.int64)).repeat(pictures.VIEWS, 1, 1, 1).float() / 255
             generator = generator_of(self.run.seed, Stream.VIEWS)
-            views = 255 * augmentations.draw(image, generator=generator)
-            return (*shown, pictures.projected(views, self.represent, decode))
+            augmented = 255 * augmentations.draw(image, generator=generator)
+            return (*shown, pictures.projected(augmented, self.represent, decode))
 
     def recovered(self, split: str) -> tuple[Tensor, Tensor]:
         """Factors (samples, d) of a split and the representation (samples, k) of the model as it is, on the CPU."""
