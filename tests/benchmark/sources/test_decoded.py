@@ -193,7 +193,7 @@ def test_half_of_the_digits_are_augmented_and_it_is_said_which(folder: Path) -> 
     assert 2 < int(changed.sum()) < 14
     logits = task.encode(batch.observations)[:, 0].detach()
     shares = torch.where(changed, torch.sigmoid(logits), torch.sigmoid(-logits))
-    assert float(task.loss(plain)) == pytest.approx(-float(shares.log().mean()), rel=1e-4)
+    assert float(task.loss(plain).detach()) == pytest.approx(-float(shares.log().mean()), rel=1e-4)
 
 
 def killed(folder: Path) -> None:
