@@ -41,7 +41,8 @@ def elected(votes: Int64s, classes: int) -> Int64s:
     """The class (m,) with the most of the votes (m, k), and of several such the first."""
     counts = np.zeros((len(votes), classes), np.int64)
     np.add.at(counts, (np.arange(len(votes))[:, None], votes), 1)
-    return counts.argmax(1)
+    winners: Int64s = counts.argmax(1)
+    return winners
 
 
 def knn(k: int) -> Metric:

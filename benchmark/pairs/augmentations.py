@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -66,7 +67,7 @@ class Augmentations:
         """One of these, for all images, with the others left out; `all` are all of them, each for its share."""
         if name == "all":
             return self
-        off = {"crop": False, "flip": 0.0, "jitter": 0.0, "grey": 0.0, "blur": 0.0}
+        off: dict[str, Any] = {"crop": False, "flip": 0.0, "jitter": 0.0, "grey": 0.0, "blur": 0.0}
         if name in COLOURS:
             return replace(self, **off | {"jitter": 1.0} | {other: 0.0 for other in COLOURS if other != name})
         return replace(self, **off | {name: type(off[name])(1)})
