@@ -53,7 +53,7 @@ Examples:
     show_default=True,
     help="How large runs are: demo, laptop, afternoon, paper, or a file of yours.",
 )
-@click.option("--data", metavar="PLACE", help="The same as DATA.")
+@click.option("--data", "--digits", metavar="PLACE", help="The same as DATA.")
 @click.option("--test-data", metavar="PLACE", help="Images to test on.  [default: data/3dident-test]")
 @click.option("--render", is_flag=True, help="Render the small datasets of the tier first, if they are not there.")
 @click.option("--space", metavar="SPACE", help="Only rows whose model lives there, like box.")
@@ -115,8 +115,9 @@ def bench(
     interruption: what is done is not done again. Results are JSON, one file a run; `ident report` makes a page of them.
 
     Tables 4 and 5 are of images, those of DATA, a folder or a URL [default: data/3dident]; cifar10 and imagenet of the
-    pictures in DATA [default: data/cifar10, data/imagenet]; dsprites, natural-sprites and kitti-masks of images that
-    are drawn, or that `ident pull` has fetched; the others of latents that a network mixes.
+    pictures in DATA [default: data/cifar10, data/imagenet]; dsprites, natural-sprites, kitti-masks and those of mnist
+    of images that are drawn, or that `ident pull` has fetched, to data/mnist and so on, or to a folder DATA; the others
+    of latents that a network mixes.
     """
     data = one_place(place, data)
     check_folder(out)
@@ -131,6 +132,8 @@ def bench(
     from ident.benchmark import report
     from ident.benchmark.pairs.positives import DrawnPositives
     from ident.benchmark.report import tables
+    from ident.benchmark.sources.data import FILES
+    from ident.benchmark.suites import decoders
     from ident.benchmark.suites.bench import Where, prepare
     from ident.benchmark.suites.rows import with_objective
     from ident.benchmark.suites.runs import exact_conditional, runs_of
@@ -140,9 +143,7 @@ def bench(
 
     if trust:
         plugins.look_here()
-    tier = load_tier(
-        tier_name, stored=suite.stored, drawn=suite.drawn, pictures=suite.pictures, encoder=encoder, trust=trust
-    )
+    tier = load_tier(tier_name, suite.observations, encoder=encoder, trust=trust)
     if positives is not None:
         tier = replace(tier, pairs={**tier.pairs, "positives": positives})
     rows = suites.select(suite, {name: text for name, text in filters.items() if text is not None}, ids)
@@ -157,23 +158,26 @@ def bench(
     exact = exact_conditional(runs) if render else None
     made = tier.name if render else ""
     places = datasets.places(data, test_data, made, exact=exact is not None) if suite.stored else {}
-    if suite.pictures and (test_data or render):
-        raise Impossible(f"--suite {suite.name}: its pictures lie in one folder; leave out --test-data and --render")
-    if (data or test_data or render) and not places and not suite.pictures:
-        raise Impossible(f"--suite {suite.name}: has no images; leave out --data, --test-data and --render")
+    if suite.files and data and not suite.stored:
+        places = {FILES: data}
+    if not suite.stored and (test_data or render or (data and not suite.files)):
+        why = "its files lie in one folder; leave out" if suite.files else "has no images; leave out --data,"
+        raise Impossible(f"--suite {suite.name}: {why} --test-data and --render")
     if render and not distributed.launched():
         drawn = DrawnPositives(exact, seed=0) if exact else None
         for split, place in places.items():
             with progress(f"rendering {split}") as done:
                 datasets.render(split, place, tier, ray_address, lambda far: done(far.done, far.total), drawn)
     with as_options("device", "gpus"):
-        bench = prepare(suite, tier, runs, where, out, places, warn, pictures=data)
+        bench = prepare(suite, tier, runs, where, out, places, warn)
     bench.launch(force=force)
 
     @contextmanager
     def telling(left: Sequence[Run]) -> Iterator[Watch]:
         if len(left) < len(runs):
             say(f"{plural(len(runs) - len(left), 'run')} of {len(runs)} done before", err=True)
+        with progress("training decoders") as done:
+            decoders.prepare(left, done)
         with watching(suite.name, suite.metrics[0], left) as watch:
             yield watch
 

@@ -154,17 +154,18 @@ def encoder(
     network: str = "mlp",
     *,
     outputs: int = 1,
-    channels: int | None = None,
+    shape: tuple[int, ...] | None = None,
     projector: Sequence[int] = (),
 ) -> nn.Sequential:
     """A network, of ours or of the user's, perhaps a projector, and the space that the output is brought to.
 
-    It gives so many outputs for each latent; of images with so many channels, if it can be made for these.
+    It gives so many outputs for each latent; of images of this shape, if it can be made for that.
     """
     if outputs > 1 and space != "unbounded":
         raise Impossible(f"space {space}: the objective takes {outputs} outputs for each latent; give unbounded")
     entry = ENCODERS.load(network)
-    of_images = {"channels": channels} if channels is not None and "channels" in takes(entry) else {}
+    known = {} if shape is None else {"channels": shape[0], "shape": shape}
+    of_images = {name: value for name, value in known.items() if name in takes(entry)}
     if projector:
         if outputs > 1:
             raise Impossible(

@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -66,7 +67,7 @@ class Augmentations:
         """One of these, for all images, with the others left out; `all` are all of them, each for its share."""
         if name == "all":
             return self
-        off = {"crop": False, "flip": 0.0, "jitter": 0.0, "grey": 0.0, "blur": 0.0}
+        off: dict[str, Any] = {"crop": False, "flip": 0.0, "jitter": 0.0, "grey": 0.0, "blur": 0.0}
         if name in COLOURS:
             return replace(self, **off | {"jitter": 1.0} | {other: 0.0 for other in COLOURS if other != name})
         return replace(self, **off | {name: type(off[name])(1)})
@@ -92,10 +93,11 @@ RECIPES: Mapping[str, Augmentations] = MappingProxyType(
         "zimmermann": Augmentations(),
         "simclr": Augmentations(area=(0.2, 1.0), flip=0.5, blur=0.5),
         "simclr-grey": Augmentations(area=(0.2, 1.0), flip=0.5, blur=0.5, jitter=0.0, grey=0.0),
+        "crop-flip": Augmentations(area=(0.2, 1.0), flip=0.5, jitter=0.0, grey=0.0),
     }
 )
-"""Those of Zimmermann et al. (2021), appendix A.3; SimCLR's of small images, as Rusak et al. (2024) have them; and what
-is left of these where there is no colour.
+"""Those of Zimmermann et al. (2021), appendix A.3; SimCLR's of small images, as Rusak et al. (2024) have them; what is
+left of these where there is no colour; crops and flips alone.
 """
 
 
@@ -111,9 +113,10 @@ def views(parts: Iterable[Tensor], have: Tensor, name: str, *, generator: torch.
 
     The augmentation is one of SimCLR's, by its name.
     """
-    augmentations, start = RECIPES["simclr"].only(name), 0
+    start = 0
     for part in parts:
         images = part.to(generator.device).float()
+        augmentations = RECIPES["simclr" if images.shape[1] == 3 else "simclr-grey"].only(name)
         which = have[start : start + len(images)].to(images.device)[:, None, None, None]
         yield torch.where(which, 255 * augmentations.draw(images / 255, generator=generator), images)
         start += len(images)

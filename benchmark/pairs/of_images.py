@@ -12,13 +12,14 @@ from torch import Tensor
 from ident.benchmark.latents import distributions
 from ident.benchmark.latents.distributions import SCALE
 from ident.benchmark.pairs import curriculum
-from ident.benchmark.pairs.augmentations import recipe_of
+from ident.benchmark.pairs.augmentations import recipe_of, views
 from ident.benchmark.pairs.bank import Bank, of_options
 from ident.benchmark.pairs.batch import Batch, Comparison, PositivePairs
 from ident.benchmark.pairs.curriculum import Curriculum
 from ident.benchmark.pairs.samplers import RECALL, RenderedSampler, Sampler, check_positives, open_sampler
 from ident.benchmark.sources import mixed
 from ident.benchmark.sources.dataset import Images, as_tensor
+from ident.benchmark.sources.decoded import Decoded
 from ident.benchmark.sources.pictures import Pictures
 from ident.benchmark.training import distributed
 from ident.benchmark.training.seeds import Stream, generator_of, stream
@@ -37,7 +38,7 @@ class OfImages:
 
     def __init__(
         self,
-        source: Images | Pictures,
+        source: Images | Pictures | Decoded,
         *,
         steps: int,
         batch_size: int,
@@ -134,7 +135,7 @@ class Augmented(OfImages):
 
     def __init__(
         self,
-        source: Images | Pictures,
+        source: Images | Pictures | Decoded,
         recipe: str = "zimmermann",
         *,
         steps: int,
@@ -165,3 +166,22 @@ class Augmented(OfImages):
         numbers = Stream.AUGMENTATIONS, batch.number, distributed.rank()
         generator = generator_of(self.source.seed, *numbers, device=images.device)
         return replace(batch, observations=255 * self.augmentations.draw(images.float() / 255, generator=generator))
+
+
+class AugmentedOrNot(Augmented):
+    """Images of which a random half are augmented, by all that `augmentation(all)` is of, and whether each is."""
+
+    def batch(self, number: int, size: int, anchors: Tensor | None = None) -> Batch:  # noqa: ARG002
+        """Batch `number`, of images that are not augmented yet."""
+        indices = self.source.drawn(number, self.source.checked(size))[distributed.share(size)]
+        generator = generator_of(self.source.seed, Stream.GROUPS, number, distributed.rank())
+        augmented = torch.randint(2, (len(indices), 1), generator=generator).float()
+        return Batch(self.source.images(indices), factors=augmented, number=number)
+
+    def prepare(self, batch: Batch) -> Batch:
+        """The batch on its device with some of its images augmented, by draws that belong to it and to this process."""
+        assert batch.factors is not None
+        numbers = Stream.AUGMENTATIONS, batch.number, distributed.rank()
+        generator = generator_of(self.source.seed, *numbers, device=batch.observations.device)
+        (images,) = views([batch.observations], batch.factors[:, 0] > 0, "all", generator=generator)
+        return replace(batch, observations=images)

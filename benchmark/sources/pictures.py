@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cached_property, lru_cache
+from functools import cache, cached_property, lru_cache
 from hashlib import sha256
-from io import BytesIO
 from pathlib import Path
-from typing import ClassVar
 
 import numpy as np
 import torch
-from PIL import Image
 from torch import Tensor
 
 from ident.benchmark.latents.spaces import Box
-from ident.benchmark.sources.data import Data
-from ident.benchmark.sources.files import digest_of
+from ident.benchmark.sources.data import NOWHERE, Data
+from ident.benchmark.sources.files import digest_of, folder_of
+from ident.benchmark.sources.sheets import SHOWN, neighbours, sheet
 from ident.benchmark.training.seeds import Stream, generator_of
 from ident.render.aliases import Float64s, Int64s, Uint8s
 from ident.render.errors import Impossible
@@ -31,8 +29,6 @@ AT_ONCE = 256
 """Pictures that are encoded at a time where no gradients are wanted."""
 MEASURED = 10_000
 """Pictures of which mean and standard deviation are taken."""
-SHOWN = 6, 6
-"""Rows and columns of the picture of neighbours."""
 SIZES = range(16, 1025)
 
 
@@ -42,8 +38,6 @@ class Pictures(ABC):
     splits = ("test",)
     ahead = AHEAD
     encoded = True
-    place: ClassVar[str]
-    """The folder where they lie, if no other is given."""
 
     def __init__(self, classes: tuple[str, ...], size: int, *, seed: int) -> None:
         self.seed, self.classes, self.shape = seed, classes, (3, size, size)
@@ -58,11 +52,6 @@ class Pictures(ABC):
     @abstractmethod
     def read(self, split: str, indices: Int64s) -> Uint8s:
         """Pictures (n, H, W, 3) of a split."""
-
-    @staticmethod
-    @abstractmethod
-    def data(place: str, *arguments: int) -> Data:
-        """Where pictures lie, and what tells them from others."""
 
     def __len__(self) -> int:
         return len(self.labels("train"))
@@ -135,23 +124,16 @@ class Pictures(ABC):
     def picture(self, representation: Tensor) -> bytes:
         """A PNG: in each row one of the first test pictures, then those whose representations (n, k) are nearest."""
         rows, columns = SHOWN
-        away = torch.cdist(representation[:rows], representation)
-        away[torch.arange(len(away)), torch.arange(len(away))] = -1
-        nearest = away.topk(min(columns, len(representation)), largest=False).indices.numpy()
-        shown = spread(self.labels("test"), len(representation))[nearest.reshape(-1)]
-        images = self.read("test", shown).reshape(*nearest.shape, *self.shape[1:], 3)
-        file = BytesIO()
-        Image.fromarray(np.concatenate(np.concatenate(images, 1), 1)).save(file, "png")
-        return file.getvalue()
+        nearest = neighbours(representation, rows, columns)
+        shown = spread(self.labels("test"), len(representation))[nearest.flatten().numpy()]
+        return sheet(self.images(shown, "test").unflatten(0, nearest.shape))
 
 
 class CIFAR10(Pictures):
     """CIFAR10, in memory."""
 
-    place = "data/cifar10"
-
-    def __init__(self, *, seed: int, data: Mapping[str, Data]) -> None:
-        self.pictures = read_cifar10(Path(data["images"].place), data["images"].digest)
+    def __init__(self, *, seed: int, data: Mapping[str, Data] = NOWHERE) -> None:
+        self.pictures = read_cifar10(folder_of(data, "", "cifar10"), self.digest(data=data))
         super().__init__(cifar10.CLASSES, cifar10.SIDE, seed=seed)
 
     def labels(self, split: str) -> Int64s:
@@ -163,20 +145,17 @@ class CIFAR10(Pictures):
         return self.pictures[split][0][indices]
 
     @staticmethod
-    def data(place: str, *arguments: int) -> Data:  # noqa: ARG004
-        """The folder of its files, and a digest of these."""
-        digests = [digest_of(path) for path in cifar10.find(Path(place))]
-        return Data(str(Path(place).absolute()), sha256("".join(digests).encode()).hexdigest(), cifar10.SIDE)
+    def digest(*, data: Mapping[str, Data] = NOWHERE) -> str:
+        """That of its files."""
+        return digest_of(cifar10.find(folder_of(data, "", "cifar10")))
 
 
 class ImageFolder(Pictures):
     """A folder of classes with image files in them, read when they are asked for and brought to one size."""
 
-    place = "data/imagenet"
-
-    def __init__(self, size: int = 224, *, seed: int, data: Mapping[str, Data]) -> None:
-        self.folder = folders.read_folder(Path(data["images"].place))
+    def __init__(self, size: int = 224, *, seed: int, data: Mapping[str, Data] = NOWHERE) -> None:
         self.size = checked_size(size)
+        self.folder = folders.read_folder(folder_of(data, "", "imagenet"))
         super().__init__(self.folder.classes, size, seed=seed)
 
     def labels(self, split: str) -> Int64s:
@@ -189,16 +168,20 @@ class ImageFolder(Pictures):
         return np.stack([folders.decode(paths[index], self.size) for index in indices])
 
     @staticmethod
-    def data(place: str, *arguments: int) -> Data:
-        """The folder, and a digest of the names and sizes of its files, of which there may be millions."""
-        size = checked_size(*arguments)
-        root = Path(place)
-        digest = sha256()
-        for split, images in folders.read_folder(root).splits.items():
-            for path in images.paths:
-                name = path.relative_to(root).as_posix()
-                digest.update(f"{split} {name!r} {path.lstat().st_size}\n".encode())
-        return Data(str(Path(place).absolute()), digest.hexdigest(), size)
+    def digest(*_: object, data: Mapping[str, Data] = NOWHERE, **__: object) -> str:
+        """That of the names and sizes of its files."""
+        return digest_of_names(folder_of(data, "", "imagenet").absolute())
+
+
+@cache
+def digest_of_names(root: Path) -> str:
+    """The sha256 of the names and sizes of a folder's images: they are listed once, as there may be millions."""
+    digest = sha256()
+    for split, images in folders.read_folder(root).splits.items():
+        for path in images.paths:
+            name = path.relative_to(root).as_posix()
+            digest.update(f"{split} {name!r} {path.lstat().st_size}\n".encode())
+    return digest.hexdigest()
 
 
 def checked_size(size: int = 224) -> int:

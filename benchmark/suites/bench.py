@@ -10,7 +10,6 @@ from functools import partial
 from pathlib import Path
 
 from ident.benchmark.latents import distributions
-from ident.benchmark.registry import Slot
 from ident.benchmark.sources.data import Data
 from ident.benchmark.suites import data as datasets
 from ident.benchmark.suites import runner
@@ -118,18 +117,15 @@ def prepare(
     out: Path,
     places: Mapping[str, str],
     warn: Warn,
-    pictures: str | None = None,
 ) -> Bench:
-    """The bench of these runs on the datasets at these places, or on a folder of pictures, if all of it can be."""
+    """The bench of these runs on the datasets, or the files of others', at these places, if all of it can be."""
     if where.gpus:
         runner.check_gpus(where.gpus, suite, runs)
     device = runner.device_of(where.device, where.address)
     data = datasets.find(places) if places else {}
-    if suite.pictures:
-        data = datasets.of_pictures(of_one_source(runs), pictures)
     runs = [replace(run, data=data) for run in runs]
     check(runs)
-    if places and distributed.rank() == 0:
+    if "train" in data and distributed.rank() == 0:
         if long := takes(tier, runs, where.gpus or int(device != "cpu")):
             warn(long)
         if larger := datasets.larger(data["train"], tier):
@@ -137,15 +133,6 @@ def prepare(
         if written := sorted({str(distributions.parse(text, tier.scale)) for text in runner.without_scale(runs)}):
             warn(f"tier {tier.name}: its scale is {tier.scale:g}, rows have {', '.join(written)}")
     return Bench(suite, tier, runs, where, out, data)
-
-
-def of_one_source(runs: Sequence[Run]) -> Slot:
-    """The source of all these runs, which lies in one folder."""
-    sources = list(dict.fromkeys(run.row.source for run in runs))
-    if len(sources) > 1:
-        names = ", ".join(map(str, sources))
-        raise Impossible(f"rows of {names}: only one of these can lie in the folder; choose rows by --source")
-    return sources[0]
 
 
 def takes(tier: Tier, runs: Sequence[Run], gpus: int) -> str:

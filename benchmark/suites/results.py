@@ -23,8 +23,9 @@ RESULT, RECOVERED, NEIGHBOURS = "result.json", "recovered.npz", "neighbours.png"
 DECODED = {
     "reconstructions.png": "Images, and what the decoder makes of their latents",
     "traversals.png": "Walks along each latent through the decoder, the one that varies most first",
+    "views.png": "Views of an image, what the decoder makes of them, and how all its views lie along each latent",
 }
-"""Of a run with a decoder: pictures by name, and what they show."""
+"""Of a run with a decoder: pictures by name, and what they show; the last one of a run whose pairs are views."""
 
 FORMAT = 3
 """Of results."""

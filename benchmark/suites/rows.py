@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from ident.benchmark.metrics.metric import CLASSIFIED
-from ident.benchmark.registry import OBJECTIVES, PAIRS, SOURCES, Slot, read_slot, written
+from ident.benchmark.registry import OBJECTIVES, PAIRS, SOURCES, Slot, Traits, read_slot, traits_of, written
 from ident.benchmark.suites.toml import frozen
 from ident.benchmark.training.schedule import Training
 from ident.render import plugins
@@ -17,9 +17,9 @@ from ident.render.errors import Impossible, unknown
 
 KINDS = ("identity", "untrained", "supervised", "unsupervised")
 UNTRAINED = ("identity", "untrained")
+"""Scores of observations as they are, and of an encoder that has learned nothing."""
 USUAL = ("identity", "supervised", "unsupervised")
 """Those of a row that names none."""
-"""Scores of observations as they are, and of an encoder that has learned nothing."""
 SLOTS = {"source": SOURCES, "pairs": PAIRS, "objective": OBJECTIVES}
 DIM = 10
 """Dimensions of a space that gives none, as in the papers' tables."""
@@ -32,10 +32,6 @@ FIGURE = re.compile(r"[\w .-]{0,20}")
 TYPES = {"str": (str,), "bool": (bool,), "float": (float, int)}
 """What a field may be."""
 MOST_FACTORS = 256
-DRAWN = ("dsprites", "natural-sprites", "smooth-tracks", "kitti-masks", "walkers")
-"""Sources of images that are no datasets."""
-PICTURES = ("cifar10", "image-folder")
-"""Sources of pictures with classes, which lie in a folder."""
 
 
 @dataclass(frozen=True)
@@ -156,25 +152,35 @@ class Row:
         return ", ".join([self.space, *map(written, self.objective.arguments), *how])
 
     @property
+    def traits(self) -> Traits:
+        """What is known of its source without importing it."""
+        return traits_of(self.source.name)
+
+    @property
     def stored(self) -> bool:
         """Whether it is trained on a dataset."""
-        return self.source.name == "dataset"
+        return self.traits.images == "stored"
 
     @property
     def drawn(self) -> bool:
         """Whether it is trained on images that are drawn, or that a single file has."""
-        return self.source.name in DRAWN
+        return self.traits.images == "drawn"
+
+    @property
+    def decoded(self) -> bool:
+        """Whether it is trained on digits, or on images that a decoder of digits makes."""
+        return self.traits.images == "decoded"
 
     @property
     def pictures(self) -> bool:
         """Whether it is trained on pictures with classes, of which no other factor is known."""
-        return self.source.name in PICTURES
+        return self.traits.images == "pictures"
 
     @property
     def has(self) -> tuple[str, ...]:
         """What its source has for metrics beside factors: interventions, where all factors have values that recur."""
-        discrete = self.source.name == "dsprites" or "discrete" in self.source.arguments
-        return ("interventions",) * discrete + (CLASSIFIED,) * self.pictures
+        discrete = self.traits.discrete or "discrete" in self.source.arguments
+        return ("interventions",) * discrete + (CLASSIFIED,) * self.traits.classes
 
     @property
     def latent_space(self) -> str:
@@ -200,7 +206,7 @@ class Row:
     @property
     def dim(self) -> int | None:
         """How many latents there are, where that does not depend on a dataset."""
-        if self.source.name not in ("mixed", "latents"):
+        if not self.traits.latents:
             return None
         sizes = (re.match(r"\s*\w+\((\d+)", factor) for factor in self.latent_space.split("*"))
         return sum(int(size[1]) if size else DIM for size in sizes)

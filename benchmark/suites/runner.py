@@ -53,7 +53,8 @@ ALONE = 2048
 def threads_for(run: Run) -> Iterator[None]:
     """Let PyTorch use as many threads as suit a run. With one, the result is the same on any number of cores."""
     before = torch.get_num_threads()
-    torch.set_num_threads(1 if not run.data and run.training.batch_size <= ALONE else before)
+    many = run.row.stored or run.row.pictures or run.training.batch_size > ALONE
+    torch.set_num_threads(before if many else 1)
     try:
         yield
     finally:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -16,8 +16,7 @@ from typing import Any
 from ident.benchmark.latents import distributions
 from ident.benchmark.metrics import lookup
 from ident.benchmark.registry import OBJECTIVES, PAIRS, SOURCES, Slot, takes
-from ident.benchmark.sources.data import Data
-from ident.benchmark.sources.files import digest_of
+from ident.benchmark.sources.data import FILES, Data
 from ident.benchmark.suites.results import RESULT, Result, Warn, known_suites, load, load_all
 from ident.benchmark.suites.rows import UNTRAINED, Row
 from ident.benchmark.suites.suite import Suite
@@ -41,7 +40,7 @@ class Run:
     seed: int
     tier: Tier
     data: Mapping[str, Data] = field(default_factory=dict)
-    """The dataset of each split, of a suite of images."""
+    """The dataset of each split, of a suite of images; of published files where these lie."""
     reports: tuple[str, ...] = ()
     """The metrics of its suite."""
     checks: tuple[str, ...] = ()
@@ -123,6 +122,14 @@ class Run:
         return (self.tier.model.projector or ()) if self.kind != "supervised" else ()
 
     @property
+    def digest(self) -> str:
+        """That of the files of others' that its source reads."""
+        slot = self.row.source
+        source: Any = SOURCES.load(slot.name)
+        digest: str = source.digest(*slot.arguments, **dict(slot.keywords), data=self.data)
+        return digest
+
+    @property
     def recipe(self) -> dict[str, Any]:
         """All that decides the result."""
         model = self.tier.model
@@ -142,9 +149,11 @@ class Run:
             trained["objective options"] = options
         if self.projector:
             shared["projector"] = self.projector
-        data = {split: f"{data.size} x {data.size}, {data.digest}" for split, data in self.data.items()}
-        if self.row.drawn and (file := getattr(SOURCES.load(self.row.source.name), "file", None)):
-            data["file"] = digest_of(file(*self.row.source.arguments))
+        data = {split: f"{one.size} x {one.size}, {one.digest}" for split, one in self.data.items() if split != FILES}
+        if self.row.traits.files:
+            data["file"] = self.digest
+        if self.row.decoded and self.tier.decoder is not None:
+            shared["decoder"] = asdict(self.tier.decoder)
         return {**self.row.setting(self.kind), **trained, **shared, "chunk": model.chunk, "data": data}
 
 
@@ -159,10 +168,10 @@ def runs_of(
     encoder = tier.model.encoder
     if plugins.is_one(encoder):
         plugins.load_callable(encoder)
-    elif bool(suite.stored or suite.drawn or suite.pictures) == (encoder == "mlp"):
+    elif suite.images == (encoder == "mlp"):
         what = "no images" if encoder != "mlp" else "images"
         raise Impossible(f"encoder {encoder}: {suite.name} is of {what}; give another")
-    if tier.model.projector and not (suite.stored or suite.drawn or suite.pictures):
+    if tier.model.projector and not suite.images:
         raise Impossible(f"projector: is put behind an encoder of images, and {suite.name} has none; leave it out")
     lookup.check(suite.metrics, set.intersection(*(set(row.has) for row in suite.rows)), suite.name)
     runs = dict[str, Run]()

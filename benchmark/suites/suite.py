@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ident.benchmark.metrics.lookup import check_name
-from ident.benchmark.registry import CHECKS
+from ident.benchmark.registry import CHECKS, MIXED
 from ident.benchmark.suites.rows import PARTS, Row, agrees, row_of
 from ident.benchmark.suites.toml import OURS, cells, frozen, read_file, read_ours
 from ident.benchmark.training.schedule import is_number
@@ -100,9 +100,24 @@ class Suite:
         return any(row.drawn for row in self.rows)
 
     @property
-    def pictures(self) -> str:
-        """The source of its rows if that is one of pictures with classes, which lie in a folder."""
-        return next((row.source.name for row in self.rows if row.pictures), "")
+    def pictures(self) -> bool:
+        """Whether its rows are trained on pictures with classes, of which no other factor is known."""
+        return any(row.pictures for row in self.rows)
+
+    @property
+    def images(self) -> bool:
+        """Whether any of its rows is trained on images."""
+        return any(row.traits.images for row in self.rows)
+
+    @property
+    def files(self) -> bool:
+        """Whether any of its rows reads files of others'."""
+        return any(row.traits.files for row in self.rows)
+
+    @property
+    def observations(self) -> str:
+        """The table of `tiers.toml` that its tiers stand in: that of its first row of images, if it has such."""
+        return next((row.traits.observations for row in self.rows if row.traits.images), MIXED)
 
     @property
     def folder(self) -> str:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import count
 from typing import Any
 
@@ -30,6 +30,7 @@ from ident.benchmark.sources.mixed import Latents
 from ident.benchmark.sources.pictures import Pictures
 from ident.benchmark.sources.source import Source
 from ident.benchmark.suites import pictures, theory
+from ident.benchmark.suites.decoders import decoder_of
 from ident.benchmark.suites.rows import UNTRAINED
 from ident.benchmark.suites.runs import Run
 from ident.benchmark.suites.suite import BACKBONE
@@ -47,7 +48,8 @@ LEAST = 20
 
 def source_of(run: Run, device: torch.device) -> Source:
     """The source of a run."""
-    source: Source = SOURCES.make(run.row.source, seed=run.seed, device=device, data=run.data)
+    available = {"seed": run.seed, "device": device, "data": run.data, "decoders": partial(decoder_of, run.tier)}
+    source: Source = SOURCES.make(run.row.source, **available)
     return source
 
 
@@ -131,7 +133,7 @@ class RowTask:
                 run.side,
                 model.encoder,
                 outputs=self.objective.outputs,
-                channels=None if shape is None else shape[0],
+                shape=shape,
                 projector=run.projector,
             )
         encoder.to(self.device)
@@ -194,14 +196,21 @@ class RowTask:
         """What stands for the factors (n, k) of observations (n, ...)."""
         return self.objective.latents(self.encode(observations.to(self.device)))
 
-    def decoded(self, representation: Tensor) -> tuple[bytes, bytes] | None:
-        """PNGs of reconstructions and of walks along latents, where the objective has a decoder."""
+    def decoded(self, representation: Tensor) -> tuple[bytes, ...] | None:
+        """PNGs of reconstructions, of walks along latents, and of views, where the objective has a decoder."""
         decode = getattr(self.objective, "decode", None)
         if decode is None:
             return None
         self.model.eval()
         with torch.no_grad():
-            return pictures.decoded(self.source, self.represent, decode, representation)
+            shown = pictures.decoded(self.source, self.represent, decode, representation)
+            if (augmentations := getattr(self.pairs, "augmentations", None)) is None:
+                return shown
+            source: Any = self.source
+            image = source.images(np.zeros(1, np.int64)).repeat(pictures.VIEWS, 1, 1, 1).float() / 255
+            generator = generator_of(self.run.seed, Stream.VIEWS)
+            augmented = 255 * augmentations.draw(image, generator=generator)
+            return (*shown, pictures.projected(augmented, self.represent, decode))
 
     def before_projector(self, observations: Tensor) -> Tensor:
         """What the projector takes (n, k) of observations (n, ...)."""

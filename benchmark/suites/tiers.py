@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from ident.benchmark.latents.distributions import SCALE
 from ident.benchmark.metrics.arrays import LEAST
-from ident.benchmark.registry import ENCODERS
+from ident.benchmark.registry import ENCODERS, MIXED
 from ident.benchmark.suites.toml import frozen, read_file, read_ours
 from ident.benchmark.training.schedule import Training, is_number
 from ident.render import plugins
@@ -101,6 +101,8 @@ class Tier:
     """What the rows' objectives are called with beside what the rows say, if they know it: softplus, ..."""
     render: Render | None = None
     """The datasets that `--render` makes."""
+    decoder: Training | None = None
+    """Of the VAE whose decoder shows latents."""
     gpu_hours: float = 0.0
     """How long one GPU would have taken its authors for a training of images: what is said before it begins."""
 
@@ -126,18 +128,16 @@ class Tier:
 
 def load_tier(
     name: str,
+    observations: str = MIXED,
     *,
-    stored: bool = False,
-    drawn: bool = False,
-    pictures: str = "",
     encoder: str | None = None,
     trust: bool = False,
 ) -> Tier:
-    """A tier by its name, for datasets, drawn images, a source of pictures or mixed latents; or from one's own file.
+    """A tier by its name, for such observations as a source's traits name; or from a TOML file of one's own.
 
     With an encoder in place of its own. The module that a file names is refused, unless one trusts that file.
     """
-    tier = read_tier(name, pictures or ("dataset" if stored else "sprites" if drawn else "mixed"))
+    tier = read_tier(name, observations)
     if encoder is not None:
         return replace(tier, model=replace(tier.model, encoder=encoder))
     if plugins.is_one(tier.model.encoder) and not trust:
@@ -162,7 +162,7 @@ def read_tier(name: str, observations: str) -> Tier:
         raise Impossible(f"tier {name!r}: choose from {', '.join(TIERS)}, or give a file that ends in .toml")
     ours = read_ours("tiers")[observations]
     if name not in ours:
-        why = "is for images, these are latents" if observations == "mixed" else f"there is none for {observations}"
+        why = "is for images, these are latents" if observations == MIXED else f"there is none for {observations}"
         raise Impossible(f"tier {name!r}: {why}; choose from {', '.join(ours)}")
     return tier_of(name, ours[name])
 
@@ -172,10 +172,16 @@ def tier_of(name: str, content: dict[str, Any]) -> Tier:
     if "name" in content:
         raise Impossible("tier: nobody knows name; it is that of the file")
     parts: dict[str, Any] = {"name": name}
-    specifications = {"supervised": Training, "unsupervised": Training, "model": Model, "render": Render}
+    specifications = {
+        "supervised": Training,
+        "unsupervised": Training,
+        "model": Model,
+        "render": Render,
+        "decoder": Training,
+    }
     content = {"supervised": content.get("unsupervised"), **content}
     for key, of in specifications.items():
-        if key in ("model", "render") and key not in content:
+        if key in ("model", "render", "decoder") and key not in content:
             continue
         table = content.get(key)
         if not isinstance(table, dict):

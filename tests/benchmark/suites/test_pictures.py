@@ -12,7 +12,8 @@ import pytest
 import torch
 from PIL import Image
 
-from ident.benchmark.registry import AUGMENTATIONS, Slot
+from ident.benchmark.registry import AUGMENTATIONS
+from ident.benchmark.sources.data import FILES
 from ident.benchmark.sources.pictures import ImageFolder
 from ident.benchmark.suites import data, results
 from ident.benchmark.suites.rows import row_of
@@ -27,7 +28,7 @@ from tests.conftest import Run as Command
 
 SIZE, COUNT = 16, 36
 STEPS = Training(2, 8, 1e-3, looks=1)
-TIER = replace(load_tier("demo", pictures="cifar10"), name="quick", unsupervised=STEPS, samples=60)
+TIER = replace(load_tier("demo", "cifar10"), name="quick", unsupervised=STEPS, samples=60)
 METRICS = ("classes", "augmentation(grey)", "augmentation(crop)")
 SUITE = """
 title = "Mine"
@@ -77,7 +78,7 @@ def make_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def source_of(root: Path, seed: int = 0) -> ImageFolder:
-    return ImageFolder(SIZE, seed=seed, data=data.of_pictures(Slot("image-folder", (SIZE,)), str(root)))
+    return ImageFolder(SIZE, seed=seed, data=data.find({FILES: str(root)}))
 
 
 def run_of(root: Path, kind: str = "unsupervised", **more: Any) -> Run:
@@ -85,7 +86,7 @@ def run_of(root: Path, kind: str = "unsupervised", **more: Any) -> Run:
         "id": "one", "source": f"image-folder({SIZE})", "pairs": "augmented(simclr)", "space": "sphere",
         "objective": "aninfonce", "kinds": [kind], **more,
     })  # fmt: skip
-    return Run("mine", row, kind, 3, TIER, data.of_pictures(row.source, str(root)), METRICS)
+    return Run("mine", row, kind, 3, TIER, data.find({FILES: str(root)}), METRICS)
 
 
 def test_each_picture_comes_once_an_epoch(root: Path) -> None:
@@ -266,7 +267,7 @@ def test_the_papers_two_blocks_are_of_the_same_runs(name: str) -> None:
 
 @pytest.mark.parametrize(("source", "tiers"), [("cifar10", 3), ("image-folder", 3)])
 def test_tiers_of_pictures(source: str, tiers: int) -> None:
-    sized = [load_tier(tier, pictures=source) for tier in ("demo", "laptop", "paper")]
+    sized = [load_tier(tier, source) for tier in ("demo", "laptop", "paper")]
     assert len(sized) == tiers
     for tier in sized:
         assert tier.model.projector is not None

@@ -76,11 +76,7 @@ def test_the_paper_tier_is_its_appendix() -> None:
 
 @pytest.mark.parametrize(
     "name",
-    [
-        name
-        for name in suite.names()
-        if not (load_suite(name).stored or load_suite(name).drawn or load_suite(name).pictures)
-    ],
+    [name for name in suite.names() if not load_suite(name).images],
 )
 def test_every_row_of_every_suite_trains(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mixed, "MEASURED", 500)
@@ -89,9 +85,10 @@ def test_every_row_of_every_suite_trains(name: str, tmp_path: Path, monkeypatch:
         rows = tuple({(row.figure, row.curve): row for row in reversed(rows)}.values())
     for row in rows:
         for kind in row.kinds:
-            result = runner.perform(Run(name, row, kind, 0, QUICK), tmp_path, "cpu", lambda *_: None)
+            run = Run(name, row, kind, 0, QUICK, reports=load_suite(name).metrics)
+            result = runner.perform(run, tmp_path, "cpu", lambda *_: None)
             assert result is not None
-            assert set(result.scores["test"]) == {"r2", "mcc", "spearman"}
+            assert set(result.scores["test"]) == {"r2", "mcc", "spearman", *run.reports}
             assert len(result.scores["test"]["r2"].per_latent) == len(result.factors) == row.dim
             assert len(result.learned) == {"aninfonce": 1, "tricl": 1, "ensemble": 2}.get(row.objective.name, 0) * (
                 row.dim or 0
