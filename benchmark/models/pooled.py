@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from torch import nn
 
 from ident.render.errors import Impossible
@@ -48,7 +50,8 @@ def pooled(name: str, dim: int) -> nn.Module:
     from torchvision import models
 
     network: nn.Module = models.get_model(name)
-    outputs = network.fc.in_features
+    last: Any = network.fc
+    outputs: int = last.in_features
     if dim != outputs:
         raise Impossible(f"encoder {name}-pooled: of {dim} outputs; it has {outputs}, give a projector that begins so")
     network.fc = nn.Identity()

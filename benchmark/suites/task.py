@@ -286,7 +286,7 @@ class RowTask:
         known = self.facts()
         checks = [name for name in self.run.checks if not metrics.load(name).lacks(known)]
         each = self.of_each((*self.run.metrics, *checks), split, (factors, representation))
-        return {name: metrics.score(name, *pair, **more, **known) for name, pair, more in each}
+        return {name: metrics.score(name, *pair, **(more | known)) for name, pair, more in each}
 
     def of_each(
         self, names: Iterable[str], split: str, recovered: tuple[Tensor, Tensor] | None = None

@@ -111,7 +111,7 @@ def test_marginals_that_differ(ident_here: Run, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["mnist-vae", "mnist-augmented"])
 def test_the_tables_are_those_of_the_paper(name: str) -> None:
     suite = load_suite(name)
-    assert suite.decoded
+    assert suite.observations == "digits"
     assert all(row.dim == 10 and CLASSIFIED in row.has for row in suite.rows)
     if name == "mnist-vae":
         assert len(suite.rows) == 10

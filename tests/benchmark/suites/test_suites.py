@@ -90,9 +90,8 @@ def test_every_row_of_every_suite_trains(name: str, tmp_path: Path, monkeypatch:
             assert result is not None
             assert set(result.scores["test"]) == {"r2", "mcc", "spearman", *run.reports}
             assert len(result.scores["test"]["r2"].per_latent) == len(result.factors) == row.dim
-            assert len(result.learned) == {"aninfonce": 1, "tricl": 1, "ensemble": 2}.get(row.objective.name, 0) * (
-                row.dim or 0
-            )
+            each = {"aninfonce": 1, "tricl": 1, "ensemble": 2}.get(row.objective.name, 0)
+            assert len(result.learned) == each * (row.dim or 0) * (kind == "unsupervised")
 
 
 @pytest.mark.parametrize(
@@ -406,7 +405,7 @@ def test_a_task_of_ray_is_refused_where_another_version_runs(tmp_path: Path, nam
     [
         (
             lambda: load_suite("table3"),
-            "'table3': choose from aninfonce, aninfonce-code, dsprites, ",
+            "'table3': choose from aninfonce, aninfonce-code, cifar10, cifar10-projected, dsprites, ",
         ),
         (lambda: load_tier("huge"), "'huge': choose from demo, laptop, afternoon, paper"),
         (
@@ -421,7 +420,7 @@ def test_a_task_of_ray_is_refused_where_another_version_runs(tmp_path: Path, nam
         (lambda: built(objective="infonce(gauss)"), "'gauss'"),
         (
             lambda: built(objective="infonce"),
-            r"objective infonce: missing a required argument: 'model'; it takes model, itself, against",
+            r"objective infonce: missing a required argument: 'model'; it takes model, temperature, itself, against",
         ),
         (lambda: built(pairs="drawn(laplace(-1))"), "scale is -1"),
         (lambda: built(pairs="drawn(vmf(1), hard=vmf(3))"), r"hard 'vmf\(3\)' and hard_count 0: give both"),
@@ -432,7 +431,10 @@ def test_a_task_of_ray_is_refused_where_another_version_runs(tmp_path: Path, nam
             lambda: rows.row_of(row(objective="infonse")),
             "objective 'infonse': .*did you mean infonce",
         ),
-        (lambda: rows.row_of(row(pairs="tempo(5)")), "pairs 'tempo': choose from around, augmented, drawn"),
+        (
+            lambda: rows.row_of(row(pairs="tempo(5)")),
+            "pairs 'tempo': choose from around, augmented, augmented-or-not, ",
+        ),
         (lambda: rows.row_of(row(source="sprites")), "source 'sprites': choose from dataset, mixed, latents"),
         (lambda: Curriculum(region=0.0), "region 0.0: give a share"),
         (lambda: Curriculum(parts=0), "parts 0: give a whole number from 1 on"),
