@@ -150,6 +150,6 @@ def test_a_view_has_one_augmentation_and_the_others_are_as_they_were(name: str) 
 
 def test_augmentations_that_nobody_knows() -> None:
     with pytest.raises(
-        Impossible, match=r"^augmentations 'simclear': choose from zimmermann, simclr, simclr-grey; did"
+        Impossible, match=r"^augmentations 'simclear': choose from zimmermann, simclr, simclr-grey, crop-flip; did"
     ):
         augmentations.recipe_of("simclear")
