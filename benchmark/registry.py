@@ -126,25 +126,62 @@ def takes(entry: Callable[..., Any]) -> tuple[str, ...]:
 
 HERE = "ident.benchmark"
 
-SOURCES = Family(
-    "source",
-    {
-        "dataset": f"{HERE}.sources.dataset:Images",
-        "mixed": f"{HERE}.sources.mixed:Mixed",
-        "latents": f"{HERE}.sources.mixed:Latents",
-        "dsprites": f"{HERE}.sources.dsprites:DSprites",
-        "natural-sprites": f"{HERE}.sources.tracks:NaturalSprites",
-        "smooth-tracks": f"{HERE}.sources.tracks:SmoothTracks",
-        "kitti-masks": f"{HERE}.sources.masks:KittiMasks",
-        "walkers": f"{HERE}.sources.masks:Walkers",
-    },
-    example="dataset",
-)
+MIXED = "mixed"
+"""The tiers of latents that a network mixes."""
+
+
+@dataclass(frozen=True)
+class Traits:
+    """What is known of a source without importing it."""
+
+    entry: str = ""
+    """The "module:attribute" that is imported when it is used."""
+    images: str = ""
+    """Where its images come from: they are `stored` in a dataset, `drawn`, `decoded` from latents, or `pictures` with
+    classes, of which no other factor is known; nothing of latents.
+    """
+    observations: str = MIXED
+    """The table of `tiers.toml` that says how long it is trained on."""
+    latents: bool = False
+    """Whether its first arguments are the space of its latents and how they lie there."""
+    files: bool = False
+    """Whether it reads files of others', in the folder that `--data` names, and can give their `digest`."""
+    classes: bool = False
+    """Whether it has classified images, and views of them, see `Metric.views`."""
+    discrete: bool = False
+    """Whether all its factors have values that recur."""
+
+
+TRAITS: Mapping[str, Traits] = {
+    "dataset": Traits(f"{HERE}.sources.dataset:Images", "stored", "dataset"),
+    "mixed": Traits(f"{HERE}.sources.mixed:Mixed", latents=True),
+    "latents": Traits(f"{HERE}.sources.mixed:Latents", latents=True),
+    "opposite": Traits(f"{HERE}.sources.mixed:Opposite", latents=True, classes=True),
+    "decoded": Traits(f"{HERE}.sources.decoded:Decoded", "decoded", "digits", latents=True, files=True, classes=True),
+    "dsprites": Traits(f"{HERE}.sources.dsprites:DSprites", "drawn", "sprites", discrete=True),
+    "natural-sprites": Traits(f"{HERE}.sources.tracks:NaturalSprites", "drawn", "sprites", files=True),
+    "smooth-tracks": Traits(f"{HERE}.sources.tracks:SmoothTracks", "drawn", "sprites"),
+    "kitti-masks": Traits(f"{HERE}.sources.masks:KittiMasks", "drawn", "sprites", files=True),
+    "walkers": Traits(f"{HERE}.sources.masks:Walkers", "drawn", "sprites"),
+    "cifar10": Traits(f"{HERE}.sources.pictures:CIFAR10", "pictures", "cifar10", files=True, classes=True),
+    "image-folder": Traits(
+        f"{HERE}.sources.pictures:ImageFolder", "pictures", "image-folder", files=True, classes=True
+    ),
+}
+SOURCES = Family("source", {name: traits.entry for name, traits in TRAITS.items()}, example="dataset")
+
+
+def traits_of(source: str) -> Traits:
+    """What is known of a source: of a user's, that it gives something like mixed latents."""
+    return TRAITS.get(source, Traits())
+
+
 PAIRS = Family(
     "pairs",
     {
         "around": f"{HERE}.pairs.of_images:Around",
         "augmented": f"{HERE}.pairs.of_images:Augmented",
+        "augmented-or-not": f"{HERE}.pairs.of_images:AugmentedOrNot",
         "drawn": f"{HERE}.pairs.drawn:Drawn",
         "among": f"{HERE}.pairs.drawn:Among",
         "labelled": f"{HERE}.pairs.labelled:Labelled",
@@ -164,7 +201,9 @@ OBJECTIVES = Family(
         "au": f"{HERE}.objectives.contrastive:AU",
         "aninfonce": f"{HERE}.objectives.contrastive:AnInfoNCE",
         "ensemble": f"{HERE}.objectives.contrastive:Ensemble",
+        "tricl": f"{HERE}.objectives.contrastive:TriCL",
         "supervised": f"{HERE}.objectives.supervised:Supervised",
+        "told": f"{HERE}.objectives.supervised:Told",
         "beta-vae": f"{HERE}.objectives.variational:BetaVAE",
         "slow-vae": f"{HERE}.objectives.variational:SlowVAE",
         "ada-gvae": f"{HERE}.objectives.variational:AdaGVAE",
@@ -172,6 +211,10 @@ OBJECTIVES = Family(
     },
     example="infonce(normal)",
 )
+AUGMENTATIONS = ("crop", "flip", "brightness", "contrast", "saturation", "hue", "jitter", "grey", "blur", "all")
+"""What is done to views of images; `jitter` is what is done to brightness, contrast, saturation and hue."""
+NEIGHBOURS = (1, 5, 20, 200)
+"""That vote for a class."""
 METRICS = Family(
     "metric",
     {
@@ -192,16 +235,35 @@ METRICS = Family(
         "infoc": f"{HERE}.metrics.infomec:INFOC",
         "readout": f"{HERE}.metrics.readout:READOUT",
         "kernel-readout": f"{HERE}.metrics.readout:KERNEL_READOUT",
+        "classes": f"{HERE}.metrics.classifier:CLASSES",
+        **{f"knn({k})": f"{HERE}.metrics.knn:KNN{k}" for k in NEIGHBOURS},
+        **{f"augmentation({name})": f"{HERE}.metrics.classifier:{name.upper()}" for name in AUGMENTATIONS},
     },
     example="r2",
 )
+CHECKS = Family(
+    "check",
+    {
+        "distances": f"{HERE}.metrics.distances:DISTANCES",
+        "orthogonality": f"{HERE}.metrics.orthogonality:ORTHOGONALITY",
+        "leakage": f"{HERE}.metrics.leakage:LEAKAGE",
+        "critic": f"{HERE}.metrics.critic:CRITIC",
+        "precisions": f"{HERE}.metrics.precisions:PRECISIONS",
+    },
+    example="distances",
+)
+"""Metrics that say how far a training is from what a theorem says: 0 is best."""
 ENCODERS = Family(
     "encoder",
     {
         "mlp": f"{HERE}.models.encoders:mlp",
         "conv": f"{HERE}.models.convolutional:conv",
+        "dense": f"{HERE}.models.dense:dense",
         "resnet18": f"{HERE}.models.encoders:resnet18",
+        "resnet18-small": f"{HERE}.models.pooled:resnet18_small",
         "resnet50": f"{HERE}.models.encoders:resnet50",
+        "resnet18-pooled": f"{HERE}.models.pooled:resnet18_pooled",
+        "resnet50-pooled": f"{HERE}.models.pooled:resnet50_pooled",
         "resnet101": f"{HERE}.models.encoders:resnet101",
     },
     example="resnet18",

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ident.benchmark.registry import ENCODERS
 from ident.benchmark.suites import suite as suites
 from ident.benchmark.suites.rows import KINDS
 from ident.benchmark.suites.suite import Suite
@@ -52,7 +53,7 @@ Examples:
     show_default=True,
     help="How large runs are: demo, laptop, afternoon, paper, or a file of yours.",
 )
-@click.option("--data", metavar="PLACE", help="The same as DATA.")
+@click.option("--data", "--digits", metavar="PLACE", help="The same as DATA.")
 @click.option("--test-data", metavar="PLACE", help="Images to test on.  [default: data/3dident-test]")
 @click.option("--render", is_flag=True, help="Render the small datasets of the tier first, if they are not there.")
 @click.option("--space", metavar="SPACE", help="Only rows whose model lives there, like box.")
@@ -61,6 +62,7 @@ Examples:
 @click.option("--marginal", metavar="DISTRIBUTION", help="Only rows with this marginal.")
 @click.option("--conditional", metavar="DISTRIBUTION", help="Only rows with this conditional, like laplace.")
 @click.option("--model", metavar="MODEL", help="Only rows whose model has this conditional, like normal.")
+@click.option("--figure", metavar="NAME", help="Only rows of this figure of the paper, like 4A.")
 @click.option("--row", "ids", multiple=True, metavar="ID", help="Only this row, like box-normal. May be given again.")
 @click.option("--kind", "kinds", type=click.Choice(KINDS), multiple=True, help="Only this kind of score.")
 @click.option(
@@ -71,7 +73,7 @@ Examples:
 )
 @click.option("--loss", metavar="MODULE:NAME", callback=own, help="A loss of yours in place of the rows'.")
 @click.option(
-    "--encoder", metavar="NAME", callback=own, help="mlp, conv, resnet18, resnet50, resnet101, or MODULE:NAME of yours."
+    "--encoder", metavar="NAME", callback=own, help=f"{', '.join(ENCODERS.entries)}, or MODULE:NAME of yours."
 )
 @click.option("--trust", is_flag=True, help="Import the modules of yours that the files of --suite and --tier name.")
 @click.option(
@@ -112,9 +114,10 @@ def bench(
     Each row is trained and scored, and ours stands beside the paper's. Type the same command again to go on after an
     interruption: what is done is not done again. Results are JSON, one file a run; `ident report` makes a page of them.
 
-    Tables 4 and 5 are of images, those of DATA, a folder or a URL [default: data/3dident]; dsprites, natural-sprites
-    and kitti-masks of images that are drawn, or that `ident pull` has fetched; the others of latents that a network
-    mixes.
+    Tables 4 and 5 are of images, those of DATA, a folder or a URL [default: data/3dident]; cifar10 and imagenet of the
+    pictures in DATA [default: data/cifar10, data/imagenet]; dsprites, natural-sprites, kitti-masks and those of mnist
+    of images that are drawn, or that `ident pull` has fetched, to data/mnist and so on, or to a folder DATA; the others
+    of latents that a network mixes.
     """
     data = one_place(place, data)
     check_folder(out)
@@ -129,6 +132,8 @@ def bench(
     from ident.benchmark import report
     from ident.benchmark.pairs.positives import DrawnPositives
     from ident.benchmark.report import tables
+    from ident.benchmark.sources.data import FILES
+    from ident.benchmark.suites import decoders
     from ident.benchmark.suites.bench import Where, prepare
     from ident.benchmark.suites.rows import with_objective
     from ident.benchmark.suites.runs import exact_conditional, runs_of
@@ -138,7 +143,7 @@ def bench(
 
     if trust:
         plugins.look_here()
-    tier = load_tier(tier_name, stored=suite.stored, drawn=suite.drawn, encoder=encoder, trust=trust)
+    tier = load_tier(tier_name, suite.observations, encoder=encoder, trust=trust)
     if positives is not None:
         tier = replace(tier, pairs={**tier.pairs, "positives": positives})
     rows = suites.select(suite, {name: text for name, text in filters.items() if text is not None}, ids)
@@ -153,8 +158,11 @@ def bench(
     exact = exact_conditional(runs) if render else None
     made = tier.name if render else ""
     places = datasets.places(data, test_data, made, exact=exact is not None) if suite.stored else {}
-    if (data or test_data or render) and not places:
-        raise Impossible(f"--suite {suite.name}: has no images; leave out --data, --test-data and --render")
+    if suite.files and data and not suite.stored:
+        places = {FILES: data}
+    if not suite.stored and (test_data or render or (data and not suite.files)):
+        why = "its files lie in one folder; leave out" if suite.files else "has no images; leave out --data,"
+        raise Impossible(f"--suite {suite.name}: {why} --test-data and --render")
     if render and not distributed.launched():
         drawn = DrawnPositives(exact, seed=0) if exact else None
         for split, place in places.items():
@@ -168,6 +176,8 @@ def bench(
     def telling(left: Sequence[Run]) -> Iterator[Watch]:
         if len(left) < len(runs):
             say(f"{plural(len(runs) - len(left), 'run')} of {len(runs)} done before", err=True)
+        with progress("training decoders") as done:
+            decoders.prepare(left, done)
         with watching(suite.name, suite.metrics[0], left) as watch:
             yield watch
 
@@ -192,6 +202,9 @@ def bench(
     say_table(*printed(suite, table))
     for remark in tables.remarks(suite, table):
         say(f"\n{remark}")
+    for title, (heads, *rows_of_table) in tables.more(suite, table).items():
+        say(f"\n{title}\n")
+        say_table(heads, rows_of_table)
     say("\n" + click.wrap_text(f"{into}: {', '.join(path.name for path in files)}", 80))
 
 

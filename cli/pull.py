@@ -11,7 +11,7 @@ from ident.cli.output import say_datasets, say_file
 from ident.cli.progress import in_bytes, progress
 from ident.cli.terminal import say, say_json, warn
 from ident.render.errors import Impossible
-from ident.render.exchange import published, single
+from ident.render.exchange import digits, published, single
 from ident.render.exchange import pull as pulling
 from ident.render.exchange.import_ import import_archive
 from ident.render.store.codecs import CODECS
@@ -22,6 +22,7 @@ EPILOG = """\b
 Examples:
   ident pull 3dident                        data/3dident and data/3dident-test
   ident pull kitti-masks                    data/kitti-masks, a single file
+  ident pull mnist                          data/mnist, four files
   ident pull https://example.org/3dident
   ident pull s3://bucket/3dident --out data/mine
 """
@@ -31,7 +32,12 @@ Examples:
 @click.argument("source", required=False)
 @click.option("--list", "listing", is_flag=True, help="Print the names that SOURCE may be.")
 @click.option("--out", help="The folder where it goes.  [default: data/ and the last part of SOURCE]")
-@click.option("--mirror", multiple=True, metavar="URL", help="Another place that has the same; may be given again.")
+@click.option(
+    "--mirror",
+    multiple=True,
+    metavar="URL",
+    help="Another place that has the same; may be given again. Of mnist it is asked first.",
+)
 @click.option(
     "--codec", type=click.Choice(list(CODECS)), default="compact", show_default=True, help="For what comes in archives."
 )
@@ -59,10 +65,7 @@ def pull(
     sums that the publisher gives. Type the same command again to go on after an interruption.
     """
     if listing:
-        names = {
-            name: [f"zenodo:{it.record}", *it.archives.values(), *filter(None, [it.file])]
-            for name, it in published.names().items()
-        }
+        names = {name: it.places for name, it in published.names().items()}
         if as_json:
             say_json(names)
         else:
@@ -74,8 +77,9 @@ def pull(
         )
     packed = published.is_archive(source)
     alone = source in single.SINGLES and source in published.names()
+    known = published.names().get(source)
     for option, useful, why in (
-        ("mirror", not packed, "only a folder with a dataset.json has mirrors"),
+        ("mirror", not packed, "only a folder with a dataset.json has mirrors, and mnist"),
         ("codec", packed and not alone, "a folder with a dataset.json, and a single file, come as they are"),
         ("zenodo", published.is_published(source), "only for names and records Zenodo is asked"),
     ):
@@ -89,6 +93,11 @@ def pull(
                 source, published.file_of(source, zenodo), Storage(place).here, force=force, tell=done
             )
         say_file(Path(place), single.SINGLES[source].file, described, as_json=as_json)
+        return
+    if known is not None and known.sums:
+        with progress(f"fetching {source}") as done:
+            described = digits.fetch(known, mirror, Storage(place).here, force=force, tell=done)
+        say_file(Path(place), "", described, as_json=as_json)
         return
     if packed:
         datasets = []

@@ -177,7 +177,8 @@ def score(
     for name in constant:
         warn(f"{name}: has one value in these rows; left out")
     numbers = blocks_of(members, rows.names)
-    names, scores, left_out = metrics or tuple(METRICS), dict[str, Score](), dict[str, str]()
+    usual = tuple(name for name in METRICS if not load(name).views)  # nobody says that these rows are views of pictures
+    names, scores, left_out = metrics or usual, dict[str, Score](), dict[str, str]()
     with progress("scoring") as done:
         done(0, len(names), names[0])
         outcomes = score_each(names, rows.factors, rows.outputs, seed=seed, kinds=rows.kinds)

@@ -51,8 +51,8 @@ ROOMS: Mapping[str, Room] = MappingProxyType(
         "benchmark": Room("render", ""),
         "benchmark/latents": Room("render benchmark", "numpy torch"),
         "benchmark/sources": Room(
-            "render render/worlds render/store render/exchange/masks render/exchange/tracks "
-            "benchmark benchmark/latents benchmark/training/seeds",
+            "render render/worlds render/store render/exchange/cifar10 render/exchange/digits render/exchange/folders "
+            "render/exchange/masks render/exchange/tracks benchmark benchmark/latents benchmark/training/seeds",
             "PIL numpy torch",
         ),
         "benchmark/pairs": Room(

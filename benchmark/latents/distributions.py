@@ -8,6 +8,7 @@ the papers' tables; the parameters are the tables', too:
     gennorm(p, lambda)                                  exp(-(|x| / lambda)^p)
     vmf(kappa)             on the sphere of radius 1    exp(kappa <z', z>)
     anisotropic(l1, ...)   on the sphere                exp(-(z' - z)^T diag(l1, ...) (z' - z))
+    anisotropic(l1, ..., convention=code)               the same of half of it, so that l1, ... are one over variances
 
 On a box the first three are cut off at its sides (and have all their mass inside), on a sphere the result of adding
 the noise is projected to it.
@@ -141,20 +142,25 @@ class Anisotropic(Distribution):
     """anisotropic(l1, ..., ld), the conditional of AnInfoNCE."""
 
     precisions: tuple[float, ...]
+    convention: str = "paper"
+    """What Lambda is: one of `notation.CONVENTIONS`."""
 
     def __post_init__(self) -> None:
+        notation.factor(self.convention)
         for i, precision in enumerate(self.precisions):
             if not 0 <= precision < math.inf:
                 raise Impossible(f"{self}: number {i + 1} is {precision:g}; give numbers from 0 on")
 
     def __str__(self) -> str:
-        return notation.write("anisotropic", self.precisions)
+        named = {"convention": self.convention} if self.convention != "paper" else {}
+        return notation.write("anisotropic", self.precisions, **named)
 
     def draw_plain(self, space: Space, around: Tensor, generator: torch.Generator) -> Tensor:
         sphere = on_sphere(self, space)
         if len(self.precisions) != sphere.dim:
             raise Impossible(f"{self}: gives {len(self.precisions)} numbers, and the space has {sphere.dim} dimensions")
-        precisions = torch.tensor(self.precisions, device=around.device, dtype=torch.float64) * sphere.radius**2
+        scale = notation.factor(self.convention) * sphere.radius**2
+        precisions = torch.tensor(self.precisions, device=around.device, dtype=torch.float64) * scale
         mean = around.double() / sphere.radius
         return (sphere.radius * fisher_bingham(precisions, mean, generator)).to(around.dtype)
 
@@ -192,9 +198,9 @@ def vmf(kappa: float) -> Distribution:
     return VMF(kappa)
 
 
-def anisotropic(*precisions: float) -> Distribution:
-    """`anisotropic(5, 5, 25)`."""
-    return Anisotropic(precisions)
+def anisotropic(*precisions: float, convention: str = "paper") -> Distribution:
+    """`anisotropic(5 x2, 25)` is `anisotropic(5, 5, 25)`; `convention=code` is exp(-D' Lambda D / 2)."""
+    return Anisotropic(precisions, convention)
 
 
 DISTRIBUTIONS: dict[str, Callable[..., Distribution]] = {

@@ -9,9 +9,18 @@ from difflib import get_close_matches
 from typing import TypeVar
 
 from ident.render import plugins
-from ident.render.errors import Impossible
+from ident.render.errors import Impossible, unknown
 
 T = TypeVar("T")
+
+CONVENTIONS = {"paper": 1.0, "code": 0.5}
+"""What Lambda is, by name: the factor before D' Lambda D in the exponent of a conditional, and of a model of it.
+
+`paper` is equation 2 of Rusak et al. (2024), `code` that of the authors' code, where Lambda is one over a variance.
+"""
+
+COUNTED = re.compile(r"(?P<number>[^\sx]+)\s*x\s*(?P<count>\d{1,4})")
+"""A number that stands for so many: `25 x20`."""
 
 TERM = re.compile(r"\s*(?P<name>[a-z_][a-z0-9_]*|[a-z_][\w.]*:[\w.]+)\s*(\((?P<arguments>[^()]*)\))?\s*", re.IGNORECASE)
 
@@ -50,19 +59,24 @@ def _call(
     except ValueError as error:
         raise Impossible(f"{what} {text!r}: {error}") from error
     shape = f"{name}({', '.join(signature.parameters)})"
-    numbers, named = list[float](), dict[str, float]()
+    words = [key for key, one in signature.parameters.items() if one.annotation in ("str", str)]
+    numbers, named = list[float](), dict[str, float | str]()
     for argument in filter(None, (part.strip() for part in (arguments or "").split(","))):
-        key, equals, value = argument.rpartition("=")
+        key, equals, value = (part.strip() for part in argument.rpartition("="))
+        if key in words:
+            named[key] = value
+            continue
+        counted = None if equals else COUNTED.fullmatch(value)
         try:
-            number = float(value)
+            number = float(counted["number"] if counted else value)
         except ValueError as error:
             raise Impossible(f"{what} {text!r}: {argument!r} is not a number; write it like {shape}") from error
         if equals:
-            named[key.strip()] = number
+            named[key] = number
         elif named:
             raise Impossible(f"{what} {text!r}: {argument!r} follows what has a name; write it like {shape}")
         else:
-            numbers.append(number)
+            numbers += [number] * (int(counted["count"]) if counted else 1)
     try:
         given = signature.bind_partial(*numbers, **named).arguments
         lacking = {key: value for key, value in defaults.items() if key in signature.parameters and key not in given}
@@ -72,6 +86,15 @@ def _call(
     return make(*bound.args, **bound.kwargs)
 
 
-def write(name: str, numbers: Sequence[float]) -> str:
-    """The same as a text."""
-    return f"{name}({', '.join(repr(float(number)).removesuffix('.0') for number in numbers)})" if numbers else name
+def write(name: str, numbers: Sequence[float], **words: str) -> str:
+    """A term as a text."""
+    parts = [repr(float(number)).removesuffix(".0") for number in numbers]
+    parts += [f"{key}={word}" for key, word in words.items()]
+    return f"{name}({', '.join(parts)})" if parts else name
+
+
+def factor(convention: str) -> float:
+    """The factor before D' Lambda D by the name of a convention."""
+    if convention not in CONVENTIONS:
+        raise unknown("convention", convention, CONVENTIONS)
+    return CONVENTIONS[convention]

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
+from ident.benchmark.latents import notation
 from ident.benchmark.losses import fused, similarities
 from ident.benchmark.losses.similarities import Distance, Similarity
 from ident.render.errors import Impossible
@@ -172,34 +174,51 @@ def check_alpha(alpha: float) -> None:
         raise Impossible(f"alpha {alpha!r} of the uniformity: give a number from 0 to 1")
 
 
-def info_nce_among(points: Tensor, pairs: Tensor, *, similarity: Similarity | str, temperature: float = 1.0) -> Tensor:
-    """InfoNCE where one point (n, d) has many positives: pairs (m, 2) say of whom; all others are its negatives."""
-    spread, near = parts_among(points, pairs, similarity, temperature)
+def check_dim(dim: object) -> None:
+    """Refuse what is no number of latents."""
+    if type(dim) is not int or dim < 1:
+        raise Impossible(f"dim {dim!r}: give the number of latents, a whole number from 1 on")
+
+
+def info_nce_among(
+    points: Tensor, pairs: Tensor, *, similarity: Similarity | str, temperature: float = 1.0, itself: bool = False
+) -> Tensor:
+    """InfoNCE where one point (n, d) has many positives: pairs (m, 2) say of whom; all others are its negatives.
+
+    With `itself` each point is one of its own negatives, too.
+    """
+    spread, near = parts_among(points, pairs, similarity, temperature, itself)
     return spread - near
 
 
 def align_uniform_among(
-    points: Tensor, pairs: Tensor, *, similarity: Similarity | str, temperature: float = 1.0, alpha: float = 0.5
+    points: Tensor,
+    pairs: Tensor,
+    *,
+    similarity: Similarity | str,
+    temperature: float = 1.0,
+    itself: bool = False,
+    alpha: float = 0.5,
 ) -> Tensor:
-    """L_AU where one point (n, d) has many positives: pairs (m, 2) say of whom."""
-    spread, near = parts_among(points, pairs, similarity, temperature)
-    return alpha * (spread - math.log(len(points) - 1)) - (1 - alpha) * near
+    """`align_uniform` where one point has many positives, see `info_nce_among`."""
+    spread, near = parts_among(points, pairs, similarity, temperature, itself)
+    return alpha * (spread - math.log(len(points) - (not itself))) - (1 - alpha) * near
 
 
 def parts_among(
-    points: Tensor, pairs: Tensor, similarity: Similarity | str, temperature: float
+    points: Tensor, pairs: Tensor, similarity: Similarity | str, temperature: float, itself: bool
 ) -> tuple[Tensor, Tensor]:
     """Uniformity of points (n, d), and the mean alignment of pairs (m, 2) of them, which is 0 of no pair."""
     check_floats(points=points)
     own = alignment(points[pairs[:, 0]], points[pairs[:, 1]], similarity, temperature)
-    return uniformity(points, None, similarity, temperature), own.sum() / max(1, len(own))
+    spread = uniformity(points, points if itself else None, similarity, temperature)
+    return spread, own.sum() / max(1, len(own))
 
 
 def alignment(anchor: Tensor, positive: Tensor, similarity: Similarity | str, temperature: float) -> Tensor:
     """How alike anchors (batch, d) and their positives (batch, d) are, over the temperature."""
     check_floats(anchor=anchor, positive=positive)
-    if not 0 < temperature < math.inf:
-        raise Impossible(f"temperature {temperature:g}: give a number above 0")
+    check_temperature(temperature)
     if anchor.shape != positive.shape or anchor.ndim != 2:
         raise Impossible(
             f"anchors {tuple(anchor.shape)} and positives {tuple(positive.shape)}: give both as (batch, latents)"
@@ -226,6 +245,13 @@ def uniformity(
     if isinstance(names, int) and not 0 <= names <= len(negatives) - len(anchor):
         raise Impossible(f"names {names}: {len(anchor)} anchors from there on are not among {len(negatives)} negatives")
     return log_partition(full(anchor), full(negatives), more, names, similarities.named(similarity), temperature)
+
+
+def check_temperature(temperature: object) -> None:
+    """Refuse what similarities cannot be divided by."""
+    if not isinstance(temperature, int | float) or not 0 < temperature < math.inf:
+        said = f"{temperature:g}" if isinstance(temperature, float | int) else repr(temperature)
+        raise Impossible(f"temperature {said}: give a number above 0")
 
 
 def check_floats(**points: Tensor | None) -> None:
@@ -258,6 +284,7 @@ class InfoNCE(nn.Module):
         self, similarity: Similarity | str, temperature: float = 1.0, function: Callable[..., Tensor] = info_nce
     ) -> None:
         super().__init__()
+        check_temperature(temperature)
         self.similarity, self.temperature, self.function = similarities.named(similarity), temperature, function
 
     def forward(self, anchor: Tensor, positive: Tensor, negatives: Tensor | None = None, **more: Any) -> Tensor:
@@ -266,52 +293,79 @@ class InfoNCE(nn.Module):
             anchor, positive, negatives, similarity=self.similarity, temperature=self.temperature, **more
         )
 
-    def among(self, points: Tensor, pairs: Tensor) -> Tensor:
+    def among(self, points: Tensor, pairs: Tensor, *, itself: bool = False) -> Tensor:
         """The loss of points (n, d) that have several positives."""
-        among = AMONG[self.function]
-        return among(points, pairs, similarity=self.similarity, temperature=self.temperature)
+        function: Any = self.function
+        named: dict[str, Any] = {}
+        if isinstance(function, partial):
+            function, named = function.func, function.keywords
+        shared = {"similarity": self.similarity, "temperature": self.temperature, "itself": itself}
+        loss: Tensor = AMONG[function](points, pairs, **shared, **named)
+        return loss
+
+    def critic(self, a: Tensor, b: Tensor) -> Tensor:
+        """The similarities (m, n) over the temperature of all points (m, d) with all points (n, d)."""
+        return self.similarity.all(a, b) / self.temperature
 
 
 class AnInfoNCE(nn.Module):
-    """InfoNCE by a distance that weighs each latent by its precision, which is learned (Rusak et al., 2024, eq. 3)."""
+    """InfoNCE by a distance that weighs each latent by its precision, which is learned (Rusak et al., 2024, eq. 3).
+
+    A convention says what a precision is: the similarity is -D' Lambda D (`paper`) or half of it (`code`). Precisions
+    begin alike; with `softplus` they are that of numbers that begin as draws of 0.1 N(0, 1), as in the authors' code.
+    """
 
     times_the_rate = 10.0
     """How much larger the learning rate of the precisions is than that of an encoder, as in the authors' runs."""
 
-    def __init__(self, dim: int, precision: float = 1.0) -> None:
+    def __init__(self, dim: int, precision: float = 1.0, *, convention: str = "paper", softplus: bool = False) -> None:
         super().__init__()
-        if type(dim) is not int or dim < 1:
-            raise Impossible(f"dim {dim!r}: give the number of latents, a whole number from 1 on")
+        check_dim(dim)
         if not 0 < precision < math.inf:
             raise Impossible(f"precision {precision:g}: give a number above 0")
-        self.log_precisions = nn.Parameter(torch.full((dim,), math.log(precision)))
+        self.dim, self.factor, self.softplus = dim, notation.factor(convention), bool(softplus)
+        if self.softplus:
+            self.raw_precisions = nn.Parameter(0.1 * torch.randn(dim))
+        else:
+            self.log_precisions = nn.Parameter(torch.full((dim,), math.log(precision)))
 
     @property
     def precisions(self) -> Tensor:
         """The diagonal (dim,) of Lambda."""
-        return self.log_precisions.exp()
+        return nn.functional.softplus(self.raw_precisions) if self.softplus else self.log_precisions.exp()
+
+    @property
+    def scale(self) -> Tensor:
+        """What latents (dim,) are multiplied by, so that minus their squared distance is the similarity."""
+        root = self.precisions.sqrt() if self.softplus else (self.log_precisions / 2).exp()
+        scale: Tensor = math.sqrt(self.factor) * root
+        return scale
+
+    def critic(self, a: Tensor, b: Tensor) -> Tensor:
+        """The similarities (m, n) of all points (m, dim) with all points (n, dim)."""
+        return Distance(2.0).all(self.scale * a, self.scale * b)
 
     def forward(self, anchor: Tensor, positive: Tensor, negatives: Tensor | None = None, **more: Any) -> Tensor:
         """The loss."""
         self._check(anchor=anchor, positive=positive, negatives=negatives, hard=more.get("hard"))
-        scale = (self.log_precisions / 2).exp()
+        scale = self.scale
         others = {name: scale * value if name == "hard" else value for name, value in more.items()}
         scaled = None if negatives is None else scale * negatives
         return info_nce(scale * anchor, scale * positive, scaled, similarity=Distance(2.0), **others)
 
-    def among(self, points: Tensor, pairs: Tensor) -> Tensor:
+    def among(self, points: Tensor, pairs: Tensor, *, itself: bool = False) -> Tensor:
         """The loss of points (n, d) that have several positives."""
         self._check(points=points)
-        scaled = (self.log_precisions / 2).exp() * points
-        return info_nce_among(scaled, pairs, similarity=Distance(2.0))
+        return info_nce_among(self.scale * points, pairs, similarity=Distance(2.0), itself=itself)
 
     def _check(self, **points: Tensor | None) -> None:
         """Refuse points that Lambda does not weigh, of which some would be broadcast in silence."""
         check_floats(**points)
-        dim = len(self.log_precisions)
         for name, x in points.items():
-            if x is not None and x.shape[-1:] != (dim,):
-                raise Impossible(f"{name} {tuple(x.shape)}: Lambda has {dim} precisions; give points of {dim} latents")
+            if x is not None and x.shape[-1:] != (self.dim,):
+                raise Impossible(
+                    f"{name} {tuple(x.shape)}: Lambda has {self.dim} precisions; give points of {self.dim} latents"
+                )
 
 
 LOSSES: dict[str, Callable[..., Tensor]] = {

@@ -12,6 +12,9 @@ from ident.render.worlds.factors import Category, Kind
 LEAST = 8
 """Samples that a score is taken of."""
 
+PAIRED = 500
+"""Samples at most of which all pairs are taken."""
+
 BINS = 20
 """Of equal width, in which the information metrics count what is continuous."""
 
@@ -29,6 +32,11 @@ def checked(factors: npt.ArrayLike, representation: npt.ArrayLike) -> tuple[Floa
     if not (np.isfinite(x).all() and np.isfinite(y).all()):
         raise Impossible("latents or recovered ones are not finite")
     return x, y
+
+
+def paired(factors: Float64s, representation: Float64s) -> tuple[Float64s, Float64s]:
+    """The first samples, as many as all pairs of which can be looked at."""
+    return factors[:PAIRED], representation[:PAIRED]
 
 
 def doubles(values: npt.ArrayLike, what: str) -> Float64s:

@@ -12,6 +12,8 @@ from ident.render import plugins
 from ident.render.errors import Impossible
 
 METRICS: Mapping[str, str] = registry.METRICS.entries
+CHECKS: Mapping[str, str] = registry.CHECKS.entries
+"""Metrics that say how far a training is from what a theorem says."""
 
 
 def check_name(name: object) -> None:
@@ -21,8 +23,9 @@ def check_name(name: object) -> None:
 
 def load(name: str) -> Metric:
     """The metric of a name. A user's is a `Metric`, or a function of factors (n, d) and a representation (n, k)."""
-    check_name(name)
-    metric = plugins.load(METRICS.get(name, name))
+    if name not in CHECKS:
+        check_name(name)
+    metric = plugins.load({**METRICS, **CHECKS}.get(name, name))
     if not isinstance(metric, Metric) and not callable(metric):
         raise Impossible(f"{name}: is neither a Metric nor a function")
     return metric if isinstance(metric, Metric) else of_function(name, metric)
@@ -30,7 +33,7 @@ def load(name: str) -> Metric:
 
 def known(name: str) -> Metric:
     """What is known of a metric without importing anything of a user's, whose functions may give any number."""
-    return load(name) if name in METRICS else of_function(name, np.mean)
+    return load(name) if name in METRICS or name in CHECKS else of_function(name, np.mean)
 
 
 def check(names: Iterable[str], has: Collection[str], what: str) -> None:

@@ -18,9 +18,13 @@ from ident.render.errors import Failed, Impossible
 Fits = MutableMapping[Callable[..., Any], Any]
 """What was fitted of some rows, by what fitted it."""
 
-Resample = Callable[[Float64s, Float64s, int, np.random.Generator], Float64s]
-"""Gives a metric (resamples,) of samples drawn with replacement, of factors (n, d) and a representation (n, k)."""
+Resample = Callable[..., Float64s]
+"""Gives a metric (resamples,) of samples drawn with replacement: of factors (n, d) and a representation (n, k), or of
+what the metric's `fit` has given; of how many resamples, and of a generator.
+"""
 
+CLASSIFIED = "classified images"
+"""What a source has that can give images with their classes, and views of them."""
 ALWAYS = ("kinds", "rng")
 """What a metric can be given of any source: what each factor is (an interval, a circle, a category), and randomness."""
 
@@ -55,6 +59,10 @@ class Metric:
     """Whether all runs have it, if their source has what it needs; else only those of a suite that reports it."""
     on_the_way: bool = False
     """Whether it is also taken at each look of a training."""
+    views: str | None = None
+    """None: it is taken of a split's factors. Else of classified images, first of those that are trained on and then of
+    others: of their classes, or, with the name of an augmentation, of whether they have it, as every second one has.
+    """
 
     def __post_init__(self) -> None:
         if not self.range[0] < self.range[1]:
@@ -96,7 +104,8 @@ class Metric:
 
     def lacks(self, has: Collection[str]) -> list[str]:
         """What it needs that a source with these has not."""
-        return [need for need in self.needs if need not in (*ALWAYS, *has)]
+        images = (CLASSIFIED,) if self.views is not None else ()
+        return [need for need in (*self.needs, *images) if need not in (*ALWAYS, *has)]
 
     def verdict(self, value: float, chance: float, *, samples: object, dim: int) -> str:
         """A word on a score that says little, with the reason; nothing of one that says something."""

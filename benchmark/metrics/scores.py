@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from ident.benchmark.metrics.arrays import LEAST, checked
 from ident.benchmark.metrics.lookup import load
-from ident.benchmark.metrics.metric import Fits, Metric, Score
+from ident.benchmark.metrics.metric import CLASSIFIED, Fits, Metric, Score
 from ident.render.aliases import Float64s
 from ident.render.errors import Impossible
 from ident.render.worlds.factors import Interval
@@ -83,7 +83,8 @@ def scored(
     if metric.groups:
         low, high = jackknife(compute, metric, value, x, y, fits, rng)
     else:
-        drawn = (metric.resample or partial(redrawn, compute))(x, y, resamples, rng)
+        of = (x, y) if metric.fit is None or metric.resample is None else (fits["all"][metric.fit],)
+        drawn = (metric.resample or partial(redrawn, compute))(*of, resamples, rng)
         low, high = map(float, np.quantile(drawn, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2]))
     permuted = [
         compute(rng.permutation(x), y, fits=fits["permuted", metric.groups, number]).mean()
@@ -128,7 +129,7 @@ def value(
 
 def completed(metric: Metric, dim: int, seed: int, more: dict[str, Any]) -> Compute:
     """A metric of arrays alone, which is given all else that it needs."""
-    if lacks := " and ".join(metric.lacks((*more, "interventions"))):
+    if lacks := " and ".join(metric.lacks((*more, "interventions", CLASSIFIED))):
         raise Impossible(f"metric {metric.name}: needs {lacks}; give it by name")
     more = {"kinds": (Interval(),) * dim, **more}
     if len(more["kinds"]) != dim:

@@ -30,7 +30,7 @@ def decoder(dim: int, shape: tuple[int, ...] | None, what: str) -> nn.Sequential
     if shape is None:
         raise Impossible(f"objective {what}: decodes images, and this row's source has none; give another source")
     if len(shape) != 3 or shape[0] not in CHANNELS or shape[1:] != (SIDE, SIDE):
-        known = " or ".join(f"{channels} x {SIDE} x {SIDE}" for channels in CHANNELS)
+        known = " or ".join(["1 x 28 x 28", *(f"{channels} x {SIDE} x {SIDE}" for channels in CHANNELS)])
         raise Impossible(
             f"objective {what}: has no decoder of images {' x '.join(map(str, shape))}; give a source of {known}"
         )

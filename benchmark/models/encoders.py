@@ -109,6 +109,7 @@ def hold(module: nn.Module, name: str, value: Tensor, learnable: bool) -> None:
 
 OUTPUTS: dict[str, Callable[[int, float], nn.Module]] = {
     "sphere": lambda dim, side: ToSphere(),  # noqa: ARG005
+    "learned-sphere": lambda dim, side: ToSphere(learnable=True),  # noqa: ARG005
     "box": ToBox,
     "unbounded": lambda dim, side: ToUnbounded(),  # noqa: ARG005
 }
@@ -138,17 +139,40 @@ def resnet101(dim: int) -> nn.Sequential:
     return resnet("resnet101", dim)
 
 
-def encoder(
-    dim: int, space: str, side: float = 1.0, network: str = "mlp", *, outputs: int = 1, channels: int | None = None
-) -> nn.Sequential:
-    """A network, of ours or of the user's, and the space that its output is brought to.
+def perceptron(widths: Sequence[int]) -> nn.Sequential:
+    """From features (n, widths[0]) to (n, widths[-1]), with a ReLU between each two linear layers."""
+    layers = list[nn.Module]()
+    for before, after in pairwise(widths):
+        layers += [nn.Linear(before, after), nn.ReLU()]
+    return nn.Sequential(*layers[:-1])
 
-    It gives so many outputs for each latent; of images with so many channels, if it can be made for these.
+
+def encoder(
+    dim: int,
+    space: str,
+    side: float = 1.0,
+    network: str = "mlp",
+    *,
+    outputs: int = 1,
+    shape: tuple[int, ...] | None = None,
+    projector: Sequence[int] = (),
+) -> nn.Sequential:
+    """A network, of ours or of the user's, perhaps a projector, and the space that the output is brought to.
+
+    It gives so many outputs for each latent; of images of this shape, if it can be made for that.
     """
     if outputs > 1 and space != "unbounded":
         raise Impossible(f"space {space}: the objective takes {outputs} outputs for each latent; give unbounded")
     entry = ENCODERS.load(network)
-    of_images = {"channels": channels} if channels is not None and "channels" in takes(entry) else {}
+    known = {} if shape is None else {"channels": shape[0], "shape": shape}
+    of_images = {name: value for name, value in known.items() if name in takes(entry)}
+    if projector:
+        if outputs > 1:
+            raise Impossible(
+                f"projector: the objective takes {outputs} outputs for each latent; leave the projector out"
+            )
+        layers = entry(projector[0], **of_images), perceptron(projector)
+        return nn.Sequential(*layers, OUTPUTS[space](projector[-1], side))
     return nn.Sequential(entry(outputs * dim, **of_images), OUTPUTS[space](dim, side))
 
 

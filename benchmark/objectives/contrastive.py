@@ -4,25 +4,42 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 
+from ident.benchmark.latents import notation
 from ident.benchmark.losses import contrastive as losses
-from ident.benchmark.losses import similarities
+from ident.benchmark.losses import similarities, tricl
 from ident.benchmark.objectives.objective import Encode, Objective
 from ident.benchmark.pairs.batch import Batch, Comparison, PairsAmong
 from ident.benchmark.training import distributed
-from ident.render.errors import Failed, Impossible
+from ident.render.errors import Failed, Impossible, unknown
+
+AGAINST = ("anchor", "positive")
+"""What of a pair negatives are compared with."""
+
+
+def is_plain(comparison: Comparison) -> bool:
+    """Whether it is of anchors and a positive for each, whose negatives are the others."""
+    return not isinstance(comparison, PairsAmong) and comparison.hard is None and not comparison.both
 
 
 class Contrastive(Objective):
-    """A loss module for all conditionals, or one for each. With `itself` an anchor is among its own negatives."""
+    """A loss module for all conditionals, or one for each. With `itself` an anchor is among its own negatives.
 
-    def __init__(self, modules: Sequence[nn.Module], itself: bool = False) -> None:
+    Negatives are compared with the anchor, or with the positive, as equations 1 and 6 of Zimmermann et al. (2021) have
+    it to the letter: then it is the anchor that is told from draws of the marginal.
+    """
+
+    def __init__(self, modules: Sequence[nn.Module], itself: bool = False, against: str = "anchor") -> None:
         super().__init__()
-        self.losses, self.itself = nn.ModuleList(modules), bool(itself)
+        if against not in AGAINST:
+            raise unknown("against", against, AGAINST)
+        if itself and against == "positive":
+            raise Impossible("itself: is of negatives that are compared with the anchor; leave it out, or against")
+        self.losses, self.itself, self.against = nn.ModuleList(modules), bool(itself), against
 
     def forward(self, encode: Encode, batch: Batch) -> Tensor:
         """The loss of all comparisons of the representations of all processes."""
@@ -31,9 +48,11 @@ class Contrastive(Objective):
 
     def of(self, points: Tensor, comparison: Comparison) -> Tensor:
         """The loss of a comparison of representations (n, k)."""
+        if self.against == "positive" and not is_plain(comparison):
+            raise Impossible("against=positive: takes anchors and a positive for each, in one direction")
         if isinstance(comparison, PairsAmong):
             among: Any = self.losses[0]
-            loss: Tensor = among.among(points[comparison.points], comparison.pairs)
+            loss: Tensor = among.among(points[comparison.points], comparison.pairs, itself=self.itself)
             return loss
         module = self.losses[comparison.conditional % len(self.losses)]
         anchor, positive = points[comparison.anchor], points[comparison.positive]
@@ -42,14 +61,25 @@ class Contrastive(Objective):
             hard = {"hard": points[comparison.hard].unflatten(0, (len(anchor), -1))}
         if comparison.both:
             return self.of_both(module, anchor, positive)
-        return self.of_pairs(module, anchor, positive, **hard)
+        if self.against == "positive":
+            return self.of_pairs(module, positive, anchor, anchor, names=0)
+        negatives = anchor if self.itself else None
+        return self.of_pairs(module, anchor, positive, anchor[:0] if comparison.only_hard else negatives, **hard)
 
-    def of_pairs(self, module: nn.Module, anchor: Tensor, positive: Tensor, **hard: Tensor) -> Tensor:
+    def of_pairs(
+        self, module: nn.Module, anchor: Tensor, positive: Tensor, negatives: Tensor | None = None, **more: Any
+    ) -> Tensor:
         """The loss of anchors (n, k) and their positives (n, k)."""
-        loss: Tensor = module(anchor, positive, anchor if self.itself else None, **hard)
+        loss: Tensor = module(anchor, positive, negatives, **more)
         return loss
 
-    def of_both(self, module: nn.Module, anchor: Tensor, positive: Tensor) -> Tensor:
+    def critic(self, points: Tensor) -> Tensor:
+        """The similarities (n, n) of all points (n, k), by the first loss."""
+        module: Any = self.losses[0]
+        similarities: Tensor = module.critic(points, points)
+        return similarities
+
+    def of_both(self, module: Callable[..., Tensor], anchor: Tensor, positive: Tensor) -> Tensor:
         """The loss of pairs (n, k) in both directions: all others, anchors and positives, are negatives of either."""
         points, partners = torch.cat([anchor, positive]), torch.cat([positive, anchor])
         number = torch.arange(len(points), device=points.device)
@@ -63,8 +93,9 @@ class InfoNCE(Contrastive):
 
     function: Callable[..., Tensor] = staticmethod(losses.info_nce)
 
-    def __init__(self, model: str, *, itself: bool = False) -> None:
-        super().__init__([losses.InfoNCE(similarities.parse(model), function=self.function)], itself)
+    def __init__(self, model: str, temperature: float = 1.0, *, itself: bool = False, against: str = "anchor") -> None:
+        module = losses.InfoNCE(similarities.parse(model), temperature, self.function)
+        super().__init__([module], itself, against)
 
 
 class Decoupled(InfoNCE):
@@ -91,10 +122,27 @@ class AU(Contrastive):
 
 
 class AnInfoNCE(Contrastive):
-    """InfoNCE that learns a precision for each latent, the same ones for all conditionals."""
+    """InfoNCE that learns a precision for each latent, the same ones for all conditionals.
 
-    def __init__(self, *, dim: int, itself: bool = False) -> None:
-        super().__init__([losses.AnInfoNCE(dim)], itself)
+    A precision is what the convention says, `paper` or `code`; for `softplus` see the loss.
+    """
+
+    count: ClassVar[int | None] = 1
+    """How many losses there are; None for one of each conditional."""
+
+    def __init__(
+        self,
+        *,
+        dim: int,
+        conditionals: int = 1,
+        convention: str = "paper",
+        softplus: bool = False,
+        itself: bool = False,
+    ) -> None:
+        count = self.count or conditionals
+        super().__init__(
+            [losses.AnInfoNCE(dim, convention=convention, softplus=softplus) for _ in range(count)], itself
+        )
 
     def learned(self) -> list[float]:
         """The precisions, in the order of the recovered latents; those of each conditional in turn."""
@@ -105,8 +153,44 @@ class AnInfoNCE(Contrastive):
 class Ensemble(AnInfoNCE):
     """InfoNCE that learns a precision for each latent and conditional."""
 
-    def __init__(self, *, dim: int, conditionals: int, itself: bool = False) -> None:
-        Contrastive.__init__(self, [losses.AnInfoNCE(dim) for _ in range(conditionals)], itself)
+    count = None
+
+
+class TriCL(Contrastive):
+    """TriCL with InfoNCE: a learned scale of each latent in the dot product, and decorrelation.
+
+    In the `paper` all similarities are scaled, in the `code` those of the first views as anchors alone.
+    """
+
+    def __init__(
+        self,
+        *,
+        dim: int,
+        convention: str = "paper",
+        temperature: float = 0.1,
+        weight: float = 1.0,
+        itself: bool = False,
+    ) -> None:
+        notation.factor(convention)
+        super().__init__([tricl.TriCL(dim, temperature, weight)], itself)
+        self.first_alone = convention == "code"
+
+    def learned(self) -> list[float]:
+        """The scales over the temperature, in the order of the recovered latents."""
+        module: Any = self.losses[0]
+        return [value / module.temperature for value in module.scales.tolist()]
+
+    def of(self, points: Tensor, comparison: Comparison) -> Tensor:
+        """The loss of pairs, if they are such as it is for."""
+        if isinstance(comparison, PairsAmong):
+            raise Impossible("tricl: takes anchors and a positive for each; give pairs like drawn(vmf(10))")
+        if self.first_alone and not comparison.both:
+            raise Impossible("tricl, convention=code: scales one of two directions; give pairs with both=1")
+        return super().of(points, comparison)
+
+    def of_both(self, module: Callable[..., Tensor], anchor: Tensor, positive: Tensor) -> Tensor:
+        """The loss of pairs (n, k) in both directions."""
+        return super().of_both(partial(module, scaled=len(anchor)) if self.first_alone else module, anchor, positive)
 
 
 class Function(nn.Module):
@@ -134,7 +218,14 @@ class Own(Contrastive):
             raise Impossible(f"{self.name}: takes anchors and a positive for each; give a row with such pairs")
         return super().of(points, comparison)
 
-    def of_pairs(self, module: nn.Module, anchor: Tensor, positive: Tensor, **hard: Tensor) -> Tensor:  # noqa: ARG002
+    def of_pairs(
+        self,
+        module: nn.Module,
+        anchor: Tensor,
+        positive: Tensor,
+        negatives: Tensor | None = None,  # noqa: ARG002
+        **more: Any,  # noqa: ARG002
+    ) -> Tensor:
         """The user's loss, if it is one number that weights have a part in."""
         loss: object = module(anchor, positive)
         if not isinstance(loss, Tensor) or loss.numel() != 1:
@@ -144,6 +235,7 @@ class Own(Contrastive):
             raise Failed(f"{self.name}: gave a loss that no weight has a part in; it must be made of its arguments")
         return loss.reshape(())
 
-    def of_both(self, module: nn.Module, anchor: Tensor, positive: Tensor) -> Tensor:
+    def of_both(self, module: Callable[..., Tensor], anchor: Tensor, positive: Tensor) -> Tensor:
         """The mean over both directions; what is a negative is the loss's own affair."""
+        assert isinstance(module, nn.Module)
         return torch.stack([self.of_pairs(module, *pair) for pair in ((anchor, positive), (positive, anchor))]).mean()

@@ -6,6 +6,7 @@ from torch import Tensor, nn
 
 from ident.benchmark.objectives.objective import Encode, Objective
 from ident.benchmark.pairs.batch import Batch
+from ident.render.errors import Impossible
 
 
 class Supervised(Objective):
@@ -15,3 +16,13 @@ class Supervised(Objective):
         """The loss of observations with their factors."""
         assert batch.factors is not None
         return nn.functional.mse_loss(encode(batch.observations), batch.factors)
+
+
+class Told(Objective):
+    """The cross-entropy of what is so or not, by the first number of the representation."""
+
+    def forward(self, encode: Encode, batch: Batch) -> Tensor:
+        """The loss of observations with factors (n, 1) of 0 and 1."""
+        if batch.factors is None:
+            raise Impossible("objective told: is told what is so or not; give a row whose pairs are augmented-or-not")
+        return nn.functional.binary_cross_entropy_with_logits(encode(batch.observations)[:, :1].float(), batch.factors)

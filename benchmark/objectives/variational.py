@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from ident.benchmark.losses import variational as losses
-from ident.benchmark.models import convolutional
+from ident.benchmark.models import decoders
 from ident.benchmark.objectives.objective import Encode, Objective
 from ident.benchmark.pairs.batch import Batch, PositivePairs
 from ident.benchmark.training import distributed
@@ -33,7 +33,7 @@ class VAE(Objective):
         if distributed.world() > 1:
             raise Impossible(f"objective {self.name}: is trained in one process; leave out --gpus")
         self.dim, self.seed = dim, seed
-        self.decoder = convolutional.decoder(dim, shape, self.name)
+        self.decoder = decoders.decoder(dim, shape, self.name)
 
     def latents(self, outputs: Tensor) -> Tensor:
         """The means (n, k) of the posteriors."""

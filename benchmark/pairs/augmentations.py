@@ -1,26 +1,37 @@
 """SimCLR's augmentations of whole batches on their device, each image by draws of its own.
 
-As in appendix A.3 of Zimmermann et al. (2021). Equal in distribution to torchvision's RandomResizedCrop, ColorJitter
-and RandomGrayscale, one image at a time.
+Equal in distribution to torchvision's RandomResizedCrop, RandomHorizontalFlip, ColorJitter, RandomGrayscale and
+GaussianBlur, one image at a time.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from ident.render.errors import unknown
+
 TRIES = 10
 """Crops that are tried before the largest one in the middle is taken."""
 GREY = (0.2989, 0.587, 0.114)
+SIGMA = (0.1, 2.0)
+"""Of Gaussian blurs, in pixels."""
+REACH = 20
+"""The kernel of a blur reaches to either side by the image's side over this, and by one pixel at least."""
+COLOURS = ("brightness", "contrast", "saturation", "hue")
 
 
 @dataclass(frozen=True)
 class Augmentations:
     """How strong they are. Crops are shares of the area, and bring images back to their size."""
 
+    crop: bool = True
     area: tuple[float, float] = (0.08, 1.0)
     aspect: tuple[float, float] = (3 / 4, 4 / 3)
     brightness: float = 0.8
@@ -31,14 +42,35 @@ class Augmentations:
     """The share of images whose colours are changed."""
     grey: float = 0.2
     """The share of images that lose their colours."""
+    flip: float = 0.0
+    """The share of images whose left becomes their right."""
+    blur: float = 0.0
+    """The share of images that are blurred."""
 
     def draw(self, images: Tensor, *, generator: torch.Generator) -> Tensor:
-        """Augmented images (n, 3, H, W), of images (n, 3, H, W) from 0 to 1."""
+        """Augmented images (n, C, H, W), of such images from 0 to 1; colours take three channels."""
         n, _, height, width = images.shape
-        images = cropped(images, crops(n, height, width, self.area, self.aspect, generator))
-        images = self.jittered(images, generator)
-        keep = rand(n, generator) >= self.grey
-        return torch.where(keep[:, None, None, None], images, greyed(images))
+        if self.crop:
+            images = cropped(images, crops(n, height, width, self.area, self.aspect, generator))
+        if self.flip:
+            images = torch.where(of_share(n, self.flip, generator), images.flip(-1), images)
+        if self.jitter:
+            images = self.jittered(images, generator)
+        if self.grey:
+            images = torch.where(of_share(n, self.grey, generator), greyed(images), images)
+        if self.blur:
+            blur = of_share(n, self.blur, generator)
+            images = torch.where(blur, blurred(images, uniform(n, *SIGMA, generator)), images)
+        return images
+
+    def only(self, name: str) -> Augmentations:
+        """One of these, for all images, with the others left out; `all` are all of them, each for its share."""
+        if name == "all":
+            return self
+        off: dict[str, Any] = {"crop": False, "flip": 0.0, "jitter": 0.0, "grey": 0.0, "blur": 0.0}
+        if name in COLOURS:
+            return replace(self, **off | {"jitter": 1.0} | {other: 0.0 for other in COLOURS if other != name})
+        return replace(self, **off | {name: type(off[name])(1)})
 
     def jittered(self, images: Tensor, generator: torch.Generator) -> Tensor:
         """With colours changed in four ways, in an order of its own for each image."""
@@ -54,6 +86,40 @@ class Augmentations:
                 which = (place == kind).nonzero()[:, 0]
                 images[which] = change(images[which], factors[kind][which, None, None, None])
         return images
+
+
+RECIPES: Mapping[str, Augmentations] = MappingProxyType(
+    {
+        "zimmermann": Augmentations(),
+        "simclr": Augmentations(area=(0.2, 1.0), flip=0.5, blur=0.5),
+        "simclr-grey": Augmentations(area=(0.2, 1.0), flip=0.5, blur=0.5, jitter=0.0, grey=0.0),
+        "crop-flip": Augmentations(area=(0.2, 1.0), flip=0.5, jitter=0.0, grey=0.0),
+    }
+)
+"""Those of Zimmermann et al. (2021), appendix A.3; SimCLR's of small images, as Rusak et al. (2024) have them; what is
+left of these where there is no colour; crops and flips alone.
+"""
+
+
+def recipe_of(name: str) -> Augmentations:
+    """The augmentations of a recipe."""
+    if name not in RECIPES:
+        raise unknown("augmentations", name, RECIPES)
+    return RECIPES[name]
+
+
+def views(parts: Iterable[Tensor], have: Tensor, name: str, *, generator: torch.Generator) -> Iterator[Tensor]:
+    """Images of 0 to 255, some at a time, as floats on the generator's device: those that `have` says (n,) augmented.
+
+    The augmentation is one of SimCLR's, by its name.
+    """
+    start = 0
+    for part in parts:
+        images = part.to(generator.device).float()
+        augmentations = RECIPES["simclr" if images.shape[1] == 3 else "simclr-grey"].only(name)
+        which = have[start : start + len(images)].to(images.device)[:, None, None, None]
+        yield torch.where(which, 255 * augmentations.draw(images / 255, generator=generator), images)
+        start += len(images)
 
 
 def crops(
@@ -131,6 +197,32 @@ def hue_shifted(images: Tensor, shift: Tensor) -> Tensor:
     # A channel falls to the lowest and rises again within four sixths of the circle.
     since = [(offset + turned) % 6 for offset in (5, 3, 1)]
     return torch.stack([highest - chroma * torch.minimum(k, 4 - k).clamp(0, 1) for k in since], 1)
+
+
+def blurred(images: Tensor, sigma: Tensor) -> Tensor:
+    """Convolved with a Gaussian of its own deviation (n,) for each image; mirrored at the edges."""
+    for axis in (-2, -1):
+        size = images.shape[axis]
+        reach = max(1, size // REACH)
+        offsets = torch.arange(-reach, reach + 1, device=images.device)
+        weights = torch.exp(-(offsets**2) / (2 * sigma[:, None] ** 2))
+        weights = (weights / weights.sum(1, keepdim=True)).to(images.dtype)
+        at = torch.arange(size, device=images.device)
+        moved = (images.index_select(axis, mirrored(at + offset, size)) for offset in offsets)
+        images = sum(
+            (weight[:, None, None, None] * part for weight, part in zip(weights.T, moved, strict=True)), 0 * images
+        )
+    return images
+
+
+def mirrored(at: Tensor, size: int) -> Tensor:
+    """Places beyond an edge as those as far before it, of an axis that is long enough."""
+    return (size - 1) - ((size - 1) - at.abs()).abs()
+
+
+def of_share(n: int, share: float, generator: torch.Generator) -> Tensor:
+    """Whether each of n images (n, 1, 1, 1) is one of the share that is changed."""
+    return (rand(n, generator) < share)[:, None, None, None]
 
 
 def rand(n: int, generator: torch.Generator) -> Tensor:

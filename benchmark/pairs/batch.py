@@ -21,6 +21,8 @@ class PositivePairs:
     """Which of the row's conditionals the positives follow."""
     hard: slice | None = None
     """As many hard negatives for each anchor, one anchor's behind another's."""
+    only_hard: bool = False
+    """Whether these are all its negatives: else the other anchors are, too."""
     both: bool = False
     """Whether each positive is an anchor in its turn, too, and told from all others as anchors are."""
     weight: float = 1.0

@@ -15,6 +15,7 @@ from ident.benchmark.pairs.batch import Batch, Comparison, PairsAmong, PositiveP
 from ident.benchmark.pairs.curriculum import Curriculum
 from ident.benchmark.sources import mixed
 from ident.benchmark.sources.mixed import Latents
+from ident.benchmark.training.schedule import is_number
 from ident.benchmark.training.seeds import Stream
 from ident.render.errors import Impossible
 
@@ -22,7 +23,9 @@ from ident.render.errors import Impossible
 class Drawn:
     """Anchors of the marginal, and around each a positive of each conditional: an ensemble has several.
 
-    `hard` is a conditional of hard negatives, `hard_count` how many each anchor gets. Regions are for a box whose
+    `hard` is a conditional of hard negatives, `hard_count` how many each anchor gets, `hard_from` the share of the
+    training after which it gets them; with `only_hard` they are all its negatives. With `both` each positive is an
+    anchor in its turn, and all other anchors and positives are negatives of either. Regions are for a box whose
     marginal is uniform, and so the same in each of its parts; latents that nothing mixes need no curriculum.
     """
 
@@ -32,6 +35,9 @@ class Drawn:
         *conditionals: str,
         hard: str = "",
         hard_count: int = 0,
+        hard_from: float = 0.0,
+        only_hard: bool = False,
+        both: bool = False,
         steps: int = 1,
         batch_size: int = 0,
         spread: float = 0.0,
@@ -44,7 +50,14 @@ class Drawn:
             raise Impossible("drawn: give a conditional, like drawn(laplace(0.05))")
         if bool(hard) != (type(hard_count) is int and hard_count > 0):
             raise Impossible(f"hard {hard!r} and hard_count {hard_count!r}: give both, or neither")
+        if not hard and (only_hard or hard_from):
+            raise Impossible("only_hard and hard_from: are for hard negatives; give hard and hard_count, too")
+        if not (is_number(hard_from) and 0 <= hard_from < 1):
+            raise Impossible(f"hard_from {hard_from!r}: give a share of the training, from 0 to below 1")
+        if both and hard:
+            raise Impossible("both: has no hard negatives of positives; leave out hard, or both")
         self.source, self.steps, self.hard_count = source, steps, hard_count
+        self.hard_from, self.only_hard, self.both = hard_from, bool(only_hard), bool(both)
         self.conditionals = [distributions.parse(text, scale) for text in conditionals]
         self.hard = distributions.parse(hard, scale) if hard else None
         self.curriculum = Curriculum(spread, region, parts, lasts)
@@ -69,20 +82,23 @@ class Drawn:
             z = self.latents(number / self.steps, size, generator)
             count, parts, each, dim = z.shape
             points = z.reshape(-1, dim)
-            if self.hard is not None:
+            if hard := self.hard is not None and number >= self.hard_from * self.steps:
+                assert self.hard is not None
                 around = z[0].flatten(0, 1).repeat_interleave(self.hard_count, 0)
                 points = torch.cat([points, self.hard.draw(self.source.space, around, generator=generator)])
         comparisons = list[Comparison]()
         for conditional in range(count - 1):
             for part in range(parts):
                 anchor, positive = part * each, ((1 + conditional) * parts + part) * each
-                hard = count * parts * each + anchor * self.hard_count
+                first = count * parts * each + anchor * self.hard_count
                 comparisons.append(
                     PositivePairs(
                         slice(anchor, anchor + each),
                         slice(positive, positive + each),
                         conditional,
-                        slice(hard, hard + each * self.hard_count) if self.hard is not None else None,
+                        slice(first, first + each * self.hard_count) if hard else None,
+                        only_hard=hard and self.only_hard,
+                        both=self.both,
                         weight=1 / parts,
                     )
                 )

@@ -12,13 +12,15 @@ from torch import Tensor
 from ident.benchmark.latents import distributions
 from ident.benchmark.latents.distributions import SCALE
 from ident.benchmark.pairs import curriculum
-from ident.benchmark.pairs.augmentations import Augmentations
+from ident.benchmark.pairs.augmentations import recipe_of, views
 from ident.benchmark.pairs.bank import Bank, of_options
 from ident.benchmark.pairs.batch import Batch, Comparison, PositivePairs
 from ident.benchmark.pairs.curriculum import Curriculum
 from ident.benchmark.pairs.samplers import RECALL, RenderedSampler, Sampler, check_positives, open_sampler
 from ident.benchmark.sources import mixed
 from ident.benchmark.sources.dataset import Images, as_tensor
+from ident.benchmark.sources.decoded import Decoded
+from ident.benchmark.sources.pictures import Pictures
 from ident.benchmark.training import distributed
 from ident.benchmark.training.seeds import Stream, generator_of, stream
 from ident.render.errors import Impossible, unknown
@@ -36,7 +38,7 @@ class OfImages:
 
     def __init__(
         self,
-        source: Images,
+        source: Images | Pictures | Decoded,
         *,
         steps: int,
         batch_size: int,
@@ -67,6 +69,8 @@ class Around(OfImages):
     `positives` are "exact", "nearest", or "auto": exact ones where the dataset has such of this conditional. Those of
     nearest neighbours may be wide at first, by a curriculum's `spread` and `lasts`.
     """
+
+    source: Images
 
     def __init__(
         self,
@@ -127,7 +131,21 @@ class Around(OfImages):
 
 
 class Augmented(OfImages):
-    """Two augmentations of one image are a positive pair."""
+    """Two augmentations of one image, by a recipe, are a positive pair."""
+
+    def __init__(
+        self,
+        source: Images | Pictures | Decoded,
+        recipe: str = "zimmermann",
+        *,
+        steps: int,
+        batch_size: int,
+        both: bool = False,
+        groups: int = 0,
+        fade: tuple[float, float] = (0.5, 0.95),
+    ) -> None:
+        super().__init__(source, steps=steps, batch_size=batch_size, both=both, groups=groups, fade=fade)
+        self.augmentations = recipe_of(recipe)
 
     def batch(self, number: int, size: int, anchors: Tensor | None = None) -> Batch:
         """Batch `number`, of images that are not augmented yet: drawn, or these."""
@@ -147,4 +165,23 @@ class Augmented(OfImages):
         images = batch.observations
         numbers = Stream.AUGMENTATIONS, batch.number, distributed.rank()
         generator = generator_of(self.source.seed, *numbers, device=images.device)
-        return replace(batch, observations=255 * Augmentations().draw(images.float() / 255, generator=generator))
+        return replace(batch, observations=255 * self.augmentations.draw(images.float() / 255, generator=generator))
+
+
+class AugmentedOrNot(Augmented):
+    """Images of which a random half are augmented, by all that `augmentation(all)` is of, and whether each is."""
+
+    def batch(self, number: int, size: int, anchors: Tensor | None = None) -> Batch:  # noqa: ARG002
+        """Batch `number`, of images that are not augmented yet."""
+        indices = self.source.drawn(number, self.source.checked(size))[distributed.share(size)]
+        generator = generator_of(self.source.seed, Stream.GROUPS, number, distributed.rank())
+        augmented = torch.randint(2, (len(indices), 1), generator=generator).float()
+        return Batch(self.source.images(indices), factors=augmented, number=number)
+
+    def prepare(self, batch: Batch) -> Batch:
+        """The batch on its device with some of its images augmented, by draws that belong to it and to this process."""
+        assert batch.factors is not None
+        numbers = Stream.AUGMENTATIONS, batch.number, distributed.rank()
+        generator = generator_of(self.source.seed, *numbers, device=batch.observations.device)
+        (images,) = views([batch.observations], batch.factors[:, 0] > 0, "all", generator=generator)
+        return replace(batch, observations=images)

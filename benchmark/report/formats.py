@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from io import StringIO
 
-from ident.benchmark.report.tables import COLUMNS, Line, columns_of, texts
+from ident.benchmark.report.tables import COLUMNS, Line, columns_of, more, texts
 from ident.benchmark.suites.suite import Suite
 
 LATEX = {
@@ -46,9 +46,15 @@ def cells(suite: Suite, lines: Sequence[Line]) -> list[list[str]]:
 
 def markdown(suite: Suite, lines: Sequence[Line]) -> str:
     """The table for a document."""
-    heads, *rows = [[re.sub(r"([\\|`*_<\[])", r"\\\1", text) for text in row] for row in cells(suite, lines)]
-    table = "".join(f"| {' | '.join(row)} |\n" for row in (heads, ["---"] * len(heads), *rows))
-    return f"# {suite.title}\n\nScores: {' and '.join(suite.metrics)} in percent.\n\n{table}"
+    parts = [f"# {suite.title}\n\nScores: {' and '.join(suite.metrics)} in percent.\n\n{table(cells(suite, lines))}"]
+    parts += [f"{title}:\n\n{table(rows)}" for title, rows in more(suite, lines).items()]
+    return "\n".join(parts)
+
+
+def table(texts: Sequence[Sequence[str]]) -> str:
+    """A table of Markdown, whose first row has the heads."""
+    heads, *rows = [[re.sub(r"([\\|`*_<\[])", r"\\\1", text) for text in row] for row in texts]
+    return "".join(f"| {' | '.join(row)} |\n" for row in (heads, ["---"] * len(heads), *rows))
 
 
 def latex(suite: Suite, lines: Sequence[Line]) -> str:

@@ -23,7 +23,7 @@ from PIL import Image
 
 from ident.benchmark.report import formats, pictures, plots, records
 from ident.benchmark.report.reading import Folder, Part
-from ident.benchmark.report.tables import COLUMNS, Cell, Column, Line, columns_of, distinct, remarks, texts
+from ident.benchmark.report.tables import COLUMNS, Cell, Column, Line, columns_of, distinct, more, remarks, texts
 from ident.benchmark.suites.results import DECODED, NEIGHBOURS, RECOVERED, RESULT, Result, Warn
 from ident.benchmark.suites.rows import KINDS, shortened
 from ident.benchmark.suites.suite import Suite
@@ -34,8 +34,14 @@ PAGE, RECORDS = "index.html", "results.jsonl"
 MARK = '<meta name="generator" content="ident report">'
 """By which a page is known as one that may be overwritten."""
 DPI = 100
-TITLES = {"c": "Score and loss", "f": "As the paper's figure", "l": "Lambda as it is learned; dashed: the truth"}
-"""Of plots of all rows, by the first letter of their names: curves, figure-*, lambda-*."""
+TITLES = {
+    "c": "Score and loss",
+    "f": "As the paper's figure",
+    "l": "Lambda as it is learned; dashed: the truth",
+    "s": "Steps to a score",
+    "g": "Scores of groups of latents, and the loss beside that of the truth, while it is learned",
+}
+"""Of plots of all rows, by the first letter of their names: curves, figure-*, lambda-*, steps-*, groups-*."""
 ALWAYS = ("row", "seed", "seconds")
 """What the table of runs shows even if it is the same in all."""
 
@@ -131,6 +137,7 @@ class Maker:
             "rows": len(suite.rows),
             "scores": scores(suite, lines),
             "remarks": remarks(suite, lines),
+            "more": [(title, Table(heads, rows)) for title, (heads, *rows) in more(suite, lines).items()],
             "copies": self.copies(suite, lines, prefix),
             "runs": suite.runs,
             "plots": [] if suite.runs else self.plots(suite, lines, prefix),
@@ -162,13 +169,18 @@ class Maker:
     def line(self, suite: Suite, line: Line, prefix: str) -> list[Picture]:
         """The pictures of a row: of the kind that it is there for, the images and dots of its first seed."""
         results = line.results[main_kind(line)]
-        bars = self.plot(f"{prefix}-latents.png", plots.bars(suite, results), "Scores by latent")
-        return [bars] if suite.runs else [bars, *self.of_first(results[0], prefix, drawn=suite.drawn)]
+        bars = list[Picture]()
+        if not suite.pictures:  # whose factors nobody knows
+            bars.append(self.plot(f"{prefix}-latents.png", plots.bars(suite, results), "Scores by latent"))
+        if suite.runs:
+            return bars
+        return [*bars, *self.of_first(results[0], prefix, drawn=suite.drawn, factors=not suite.pictures)]
 
-    def of_first(self, result: Result, prefix: str, *, drawn: bool = False) -> list[Picture]:
+    def of_first(self, result: Result, prefix: str, *, drawn: bool = False, factors: bool = True) -> list[Picture]:
         """What was recovered by a run, and the pictures that it has made, as far as they are there.
 
-        Of drawn images also how important each output is for each factor.
+        Of drawn images also how important each output is for each factor; where outputs stand for no known factors,
+        the pictures alone.
         """
         assert result.folder is not None
         names, seed = result.factors, f"seed {result.seed}"
@@ -191,7 +203,8 @@ class Maker:
             title = f"{DECODED[path.name]}, {seed}"
             return self.picture(f"{prefix}-{path.name}", pictures.photograph(path), title)
 
-        ways = [(RECOVERED, scatter), *([(RECOVERED, importance)] if drawn else [])]
+        ways = [(RECOVERED, scatter)] if factors else []
+        ways += [(RECOVERED, importance)] if drawn else []
         ways += [(NEIGHBOURS, nearest), *((name, decoded) for name in DECODED)]
         every = [self.tried(result.folder / name, draw) for name, draw in ways]
         return [picture for picture in every if picture]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,8 +14,8 @@ from matplotlib.figure import Figure
 
 from ident.benchmark.metrics.dci import importances
 from ident.benchmark.metrics.mcc import correlations, permutation
-from ident.benchmark.report import theory
-from ident.benchmark.report.tables import Line, cell, groups, learned
+from ident.benchmark.report.tables import Line, cell, groups, learned, steps_to
+from ident.benchmark.suites import theory
 from ident.benchmark.suites.results import Result
 from ident.benchmark.suites.rows import Row
 from ident.benchmark.suites.suite import Suite
@@ -51,6 +52,10 @@ def figures(suite: Suite, lines: Sequence[Line]) -> dict[str, Figure]:
         of_figure = [line for line in trained if line.row.figure == name]
         if len({line.row.x for line in of_figure}) > 1:
             plots[f"figure-{name.replace(' ', '')}.png"] = papers_figure(suite, name, of_figure)
+            if any(steps_to(suite, line, target) for line in of_figure for target in suite.targets):
+                plots[f"steps-{name.replace(' ', '')}.png"] = steps_figure(suite, name, of_figure)
+        if followed := [line for line in of_figure if line.row.followed]:
+            plots[f"groups-{name.replace(' ', '')}.png"] = groups_figure(followed)
         learning = [line for line in of_figure if learned(line)]
         if learning and len({line.row.dim for line in learning}) == 1:
             plots[f"lambda-{name.replace(' ', '')}.png"] = learned_figure(learning)
@@ -103,14 +108,69 @@ def papers_figure(suite: Suite, name: str, lines: Sequence[Line]) -> Figure:
             label = plain(f"{curve}, {group}" if group else curve)
             if points:
                 axes.plot(*zip(*points, strict=True), dash, marker="o", ms=4, color=f"C{number}", label=label)
+        dense = {theory.concentration(text) for line in on_it for text in line.row.conditionals}
         if any(line.row.marginal != "uniform" for line in on_it):
+            for concentration in filter(None, dense):
+                axes.axvline(concentration, color=f"C{number}", ls="--", lw=0.8)
             mass = [100 * mass_moved(line.row) for line in on_it]
             axes.plot(
                 [line.row.x for line in on_it], mass, ":", color=f"C{number}", label=plain(f"{curve}: mass moved")
             )
-    axes.set(xscale="log", ylabel=plain(f"{metric} in percent"), title=f"figure {name}")
+    set_horizontal(axes, suite, name, lines)
+    axes.set(ylabel=plain(f"{metric} in percent"), title=titled(name, lines))
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(frameon=False, fontsize=7)
+    return figure
+
+
+def set_horizontal(axes: Axes, suite: Suite, name: str, lines: Sequence[Line]) -> None:
+    """The horizontal axis of a figure: by its logarithm, to the base of 2 where all values are powers of it."""
+    halves = all(line.row.x > 0 and math.log2(line.row.x).is_integer() for line in lines)
+    axes.set_xscale("log", base=2 if halves else 10)
+    axes.set_xlabel(plain(suite.axes.get(name, "")))
+
+
+def titled(name: str, lines: Sequence[Line]) -> str:
+    """The name of a figure, and which Lambda it has."""
+    conventions = dict.fromkeys(filter(None, (theory.convention(line.row) for line in lines)))
+    return f"figure {name}" + (f", Lambda as in the {' and '.join(conventions)}" if conventions else "")
+
+
+def steps_figure(suite: Suite, name: str, lines: Sequence[Line]) -> Figure:
+    """How many steps a score took, against what a figure of a paper varies: a colour a curve, and a dash a target."""
+    figure = Figure(figsize=(6, 4), layout="constrained")
+    axes = figure.subplots()
+    for number, curve in enumerate(dict.fromkeys(line.row.curve for line in lines)):
+        on_it = sorted((line for line in lines if line.row.curve == curve), key=lambda line: line.row.x)
+        for place, target in enumerate(suite.targets):
+            points = [(line.row.x, steps) for line in on_it if (steps := steps_to(suite, line, target)) is not None]
+            if points:
+                look = {"color": f"C{number}", "ls": dash(place), "marker": "o", "ms": 4}
+                axes.plot(*zip(*points, strict=True), label=plain(f"{curve}, {target:g}"), **look)
+    set_horizontal(axes, suite, name, lines)
+    axes.set(yscale="log", ylabel=plain(f"steps to {suite.metrics[0]} in percent"), title=titled(name, lines))
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(frameon=False, fontsize=7)
+    return figure
+
+
+def groups_figure(lines: Sequence[Line]) -> Figure:
+    """R2 of groups of latents against steps, and below the loss, that of the truth as a dashed line; of first seeds."""
+    figure = Figure(figsize=(3.4 * max(2, len(lines)), 4.8), layout="constrained")
+    for (above, below), line in zip(figure.subplots(2, len(lines), squeeze=False).T, lines, strict=True):
+        history = line.results["unsupervised"][0].history
+        steps = [point["step"] for point in history]
+        for name in line.row.groups:
+            above.plot(steps, [100 * point.get(f"r2 {name}", math.nan) for point in history], lw=1, label=plain(name))
+        below.plot(steps, [point["loss"] for point in history], lw=1, color="C2", label="loss")
+        if history and "loss of the truth" in history[-1]:
+            below.axhline(history[-1]["loss of the truth"], color="black", ls="--", lw=0.8, label="of the truth")
+        above.set(ylabel="r2 in percent")
+        above.set_title(plain(line.label), fontsize=10)
+        below.set(xlabel="step", ylabel="loss")
+        for axes in (above, below):
+            axes.spines[["top", "right"]].set_visible(False)
+            axes.legend(frameon=False, fontsize=7)
     return figure
 
 
@@ -123,18 +183,14 @@ def learned_figure(lines: Sequence[Line]) -> Figure:
         for number, name in enumerate(names):
             steps, values = zip(*((point["step"], point[name]) for point in first.history), strict=True)
             axes.plot(steps, values, color=f"C{number}", lw=1)
-        for truth in sorted(set(optimum(row))):
+        for truth in sorted(set(theory.optimum_of(row))):
             axes.axhline(truth, color="black", ls="--", lw=0.8)
         axes.set(xlabel="step")
         seed = f", seed {first.seed}" if len(line.results["unsupervised"]) > 1 else ""
-        axes.set_title(f"{row.id}{seed}", fontsize=10)
+        convention = theory.convention(row)
+        axes.set_title(f"{row.id}{seed}" + (f", Lambda of the {convention}" if convention else ""), fontsize=9)
         axes.spines[["top", "right"]].set_visible(False)
     return figure
-
-
-def optimum(row: Row) -> list[float]:
-    """The Lambda that a row's loss should learn."""
-    return theory.optimum(row.conditionals, row.hard)
 
 
 def mass_moved(row: Row) -> float:

@@ -215,6 +215,11 @@ def as_data(suite: Suite, lines: Sequence[Line]) -> list[dict[str, Any]]:
                 entry[kind] = {metric: rounded(score) for metric, score in scores.items() if score}
         if line.shared:
             entry["rows"] = list(line.shared)
+        if suite.checks:
+            far = {name: cell_of_check(suite, line, name) for name in suite.checks}
+            entry["checks"] = {name: rounded(score) for name, score in far.items() if score}
+        if suite.targets and line.results.get("unsupervised"):
+            entry["steps"] = {f"{target:g}": steps_to(suite, line, target) for target in suite.targets}
         table.append(entry | {"groups": groups(suite, line), "learned": learned(line)})
     return table
 
@@ -242,6 +247,53 @@ def remarks(suite: Suite, lines: Sequence[Line]) -> list[str]:
     return said
 
 
+def more(suite: Suite, lines: Sequence[Line]) -> dict[str, list[list[str]]]:
+    """What else a suite tells of its rows, as tables by their titles: the heads, then the rows."""
+    told = {
+        "How far from what the theorems say, in percent; 0 is as they say": checks(suite, lines),
+        f"Steps to a score by {suite.metrics[0]}, as far as it was looked at": steps(suite, lines),
+    }
+    return {title: table for title, table in told.items() if len(table) > 1}
+
+
+def checks(suite: Suite, lines: Sequence[Line]) -> list[list[str]]:
+    """Of each row whether the theorems are about it, and how far it is from them: mean and sd over seeds."""
+    shown = [line for line in lines if any(cell_of_check(suite, line, name) for name in suite.checks)]
+    texts = [[getattr(cell_of_check(suite, line, name), "text", "") for name in suite.checks] for line in shown]
+    rows = [
+        [line.label, "yes" if line.row.matches else "no", *of_row] for line, of_row in zip(shown, texts, strict=True)
+    ]
+    return [["row", "matches", *suite.checks], *rows]
+
+
+def cell_of_check(suite: Suite, line: Line, name: str) -> Cell | None:
+    """How far a row is from theory by a check, if theory says so of it."""
+    results = line.results.get("unsupervised", ())
+    known_of = bool(results) and all(name in result.scores[suite.split] for result in results)
+    return cell(suite, line, "unsupervised", name) if known_of else None
+
+
+def steps(suite: Suite, lines: Sequence[Line]) -> list[list[str]]:
+    """Of each row how many steps it took to the suite's targets: the mean over seeds, or that it is not there."""
+    heads = ["row", *(f"{target:g}" for target in suite.targets)]
+    rows = list[list[str]]()
+    for line in lines if suite.targets else ():
+        if line.results.get("unsupervised"):
+            reached = [steps_to(suite, line, target) for target in suite.targets]
+            rows.append([line.label, *("not reached" if number is None else f"{number:,.0f}" for number in reached)])
+    return [heads, *rows]
+
+
+def steps_to(suite: Suite, line: Line, target: float) -> float | None:
+    """The mean over seeds of the step at which a training was first seen to have a score; None if one never has."""
+    firsts = [
+        next((point["step"] for point in result.history if 100 * point[suite.metrics[0]] >= target), None)
+        for result in line.results.get("unsupervised", ())
+    ]
+    reached = [first for first in firsts if first is not None]
+    return float(np.mean(reached)) if reached and len(reached) == len(firsts) else None
+
+
 def ceiling(suite: Suite, factor: str) -> str:
     """What any encoder can have of a factor that observations do not always show."""
     most = " and ".join(
@@ -266,6 +318,5 @@ def learned(line: Line) -> list[float]:
     if not each:
         return []
     return [
-        float(value)
-        for value in np.sort(np.reshape(each, (len(each), -1, len(results[0].factors))), -1).mean(0).ravel()
+        float(value) for value in np.sort(np.reshape(each, (len(each), -1, results[0].latents)), -1).mean(0).ravel()
     ]

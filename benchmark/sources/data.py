@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
+
+FILES = "files"
+"""In place of a split: what stands there is where the published files of a source lie."""
 
 
 @dataclass(frozen=True)
@@ -12,3 +17,7 @@ class Data:
     place: str
     digest: str
     size: int
+
+
+NOWHERE: Mapping[str, Data] = MappingProxyType({})
+"""What a source is given that finds its files where `ident pull` brings them."""

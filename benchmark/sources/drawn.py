@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from io import BytesIO
 
 import numpy as np
 import torch
-from PIL import Image
 from torch import Tensor
 
 from ident.benchmark.latents.spaces import Box
+from ident.benchmark.sources.sheets import SHOWN, neighbours, sheet
 from ident.benchmark.training.seeds import Stream, stream
 from ident.render.aliases import Array, Float32s
 from ident.render.errors import Impossible
@@ -21,8 +20,6 @@ AHEAD = 4
 """Batches that are drawn before the encoder asks for them."""
 AT_ONCE = 256
 """Images that are encoded at a time where no gradients are wanted."""
-SHOWN = 6, 6
-"""Rows and columns of the picture of neighbours."""
 
 
 class DrawnImages(ABC):
@@ -79,12 +76,6 @@ class DrawnImages(ABC):
 
     def picture(self, representation: Tensor) -> bytes:
         """A PNG: in each row one of the first test images, then those whose representations (n, k) are nearest."""
-        rows, columns = SHOWN
-        away = torch.cdist(representation[:rows], representation)
-        away[torch.arange(len(away)), torch.arange(len(away))] = -1
-        nearest = away.topk(min(columns, len(representation)), largest=False).indices.numpy()
+        nearest = neighbours(representation, *SHOWN)
         drawn = self.draw(len(representation), self.rng(Stream.SAMPLES))
-        images = self.images(drawn[nearest.reshape(-1)])[:, 0].numpy().reshape(*nearest.shape, *self.shape[1:])
-        file = BytesIO()
-        Image.fromarray(np.concatenate(np.concatenate(images, 1), 1)).save(file, "png")
-        return file.getvalue()
+        return sheet(self.images(drawn[nearest.flatten().numpy()]).unflatten(0, nearest.shape))

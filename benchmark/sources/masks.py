@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 
@@ -11,8 +11,9 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from ident.benchmark.sources.data import NOWHERE, Data
 from ident.benchmark.sources.drawn import DrawnImages
-from ident.benchmark.sources.files import place_of
+from ident.benchmark.sources.files import digest_of, place_of
 from ident.benchmark.sources.motion import FRAMES, LENGTH, check_frames, smooth
 from ident.benchmark.training.seeds import Stream, stream
 from ident.render.aliases import Float32s, Int64s, Uint8s
@@ -80,13 +81,18 @@ class Masks(DrawnImages):
 class KittiMasks(Masks):
     """The published silhouettes of pedestrians."""
 
-    def __init__(self, place: str = "", *, seed: int) -> None:
-        super().__init__(masks.read_masks(self.file(place)), seed=seed)
+    def __init__(self, place: str = "", *, seed: int, data: Mapping[str, Data] = NOWHERE) -> None:
+        super().__init__(masks.read_masks(file_of(data, place)), seed=seed)
 
     @staticmethod
-    def file(place: str = "") -> Path:
-        """Where the published file lies."""
-        return place_of(place, "kitti-masks", masks.FILE, "walkers")
+    def digest(place: str = "", *, data: Mapping[str, Data] = NOWHERE) -> str:
+        """That of the published file."""
+        return digest_of([file_of(data, place)])
+
+
+def file_of(data: Mapping[str, Data], place: str) -> Path:
+    """The published file."""
+    return place_of(data, place, "kitti-masks", masks.FILE, "walkers")
 
 
 class Walkers(Masks):

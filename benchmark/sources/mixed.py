@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import torch
 from torch import Tensor, nn
 
 from ident.benchmark.latents import distributions, spaces
-from ident.benchmark.latents.spaces import Space
+from ident.benchmark.latents.spaces import Space, Sphere
 from ident.benchmark.sources.mixing import mixing
 from ident.benchmark.training.seeds import Stream, generator_of, stream
+from ident.render.errors import Impossible
 from ident.render.worlds.factors import Factor, Interval
 
 DIM = 10
@@ -18,6 +19,8 @@ DIM = 10
 
 CPU = torch.device("cpu")
 
+MOST = 10**9
+"""Samples that can be drawn."""
 MEASURED = 20_000
 """Samples that are measured before a training: what whitens observations, and how far positives are."""
 
@@ -28,7 +31,7 @@ class Latents:
     splits = ("test",)
     encoded = False
     ahead = 0
-    moments = None
+    moments: tuple[Sequence[float], Sequence[float]] | None = None
 
     def __init__(self, space: str, marginal: str = "uniform", *, seed: int, device: torch.device = CPU) -> None:
         self.space = spaces.read(space, DIM)
@@ -70,9 +73,9 @@ class Latents:
         """Observations (MEASURED, dim)."""
         return self.observe(self.draw(MEASURED, self.generator(Stream.MEASURES)))
 
-    def picture(self, representation: Tensor) -> None:  # noqa: ARG002
+    def picture(self, representation: Tensor) -> bytes | None:  # noqa: ARG002
         """Latents cannot be seen."""
-        return
+        return None
 
 
 class Mixed(Latents):
@@ -83,3 +86,36 @@ class Mixed(Latents):
     def __init__(self, space: str, marginal: str = "uniform", *, seed: int, device: torch.device = CPU) -> None:
         super().__init__(space, marginal, seed=seed, device=device)
         self.mixing = mixing(self.dim, seed=stream(seed, Stream.MIXING)).to(device)
+
+
+class Opposite(Mixed):
+    """Mixed latents of a sphere whose test samples lie around the other pole.
+
+    Its classified observations are of both: those that are trained on, and those that are tested on.
+    """
+
+    classes = ("trained on", "tested on")
+
+    def __init__(self, space: str, marginal: str, *, seed: int, device: torch.device = CPU) -> None:
+        super().__init__(space, marginal, seed=seed, device=device)
+        if not isinstance(self.space, Sphere):
+            raise Impossible(f"opposite: {self.space} has no poles; give a sphere")
+        self.other_pole = 1 - 2 * (self.space.origin != 0).to(device=device, dtype=torch.float32)
+        """What mirrors a sphere (d,), so that one pole becomes the other."""
+
+    def samples(self, split: str, n: int) -> tuple[Tensor, Iterator[Tensor]]:
+        """Fresh latents (n, dim) around the other pole, and their observations."""
+        assert split in self.splits
+        z = self.draw(n, self.generator(Stream.SAMPLES)) * self.other_pole
+        return z, iter([self.observe(z)])
+
+    def counts(self) -> tuple[int, int]:
+        """As many as anybody wants."""
+        return MOST, MOST
+
+    def classified(self, fitted: int, tested: int) -> tuple[Tensor, Iterator[Tensor]]:
+        """Whether samples are (n, 1) like those that are tested on, at random; and their observations."""
+        generator = self.generator(Stream.VIEWS)
+        labels = torch.randint(2, (fitted + tested, 1), generator=generator, device=self.device)
+        z = self.draw(len(labels), generator)
+        return labels.float().cpu(), iter([self.observe(torch.where(labels > 0, z * self.other_pole, z))])

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from ident.benchmark.sources.data import NOWHERE, Data
 from ident.benchmark.sources.drawn import DrawnImages
-from ident.benchmark.sources.files import place_of
+from ident.benchmark.sources.files import digest_of, place_of
 from ident.benchmark.sources.motion import FRAMES, LENGTH, check_frames, smooth
 from ident.benchmark.training.seeds import Stream, stream
 from ident.render.aliases import Float32s, Float64s
@@ -96,13 +97,20 @@ class Sprites(DrawnImages):
 class NaturalSprites(Sprites):
     """On the published tracks."""
 
-    def __init__(self, how: str = "continuous", place: str = "", *, seed: int) -> None:
-        super().__init__(tracks.read_tracks(self.file(how, place)), how, seed=seed)
+    def __init__(
+        self, how: str = "continuous", place: str = "", *, seed: int, data: Mapping[str, Data] = NOWHERE
+    ) -> None:
+        super().__init__(tracks.read_tracks(file_of(data, place)), how, seed=seed)
 
     @staticmethod
-    def file(how: str = "", place: str = "") -> Path:  # noqa: ARG004
-        """Where the published file lies."""
-        return place_of(place, "natural-sprites", tracks.FILE, "smooth-tracks")
+    def digest(how: str = "", place: str = "", *, data: Mapping[str, Data] = NOWHERE) -> str:  # noqa: ARG004
+        """That of the published file."""
+        return digest_of([file_of(data, place)])
+
+
+def file_of(data: Mapping[str, Data], place: str) -> Path:
+    """The published file."""
+    return place_of(data, place, "natural-sprites", tracks.FILE, "smooth-tracks")
 
 
 class SmoothTracks(Sprites):

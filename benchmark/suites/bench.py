@@ -110,16 +110,22 @@ class Bench:
 
 
 def prepare(
-    suite: Suite, tier: Tier, runs: Sequence[Run], where: Where, out: Path, places: Mapping[str, str], warn: Warn
+    suite: Suite,
+    tier: Tier,
+    runs: Sequence[Run],
+    where: Where,
+    out: Path,
+    places: Mapping[str, str],
+    warn: Warn,
 ) -> Bench:
-    """The bench of these runs on the datasets at these places, if all of it can be."""
+    """The bench of these runs on the datasets, or the files of others', at these places, if all of it can be."""
     if where.gpus:
         runner.check_gpus(where.gpus, suite, runs)
     device = runner.device_of(where.device, where.address)
     data = datasets.find(places) if places else {}
     runs = [replace(run, data=data) for run in runs]
     check(runs)
-    if data and distributed.rank() == 0:
+    if "train" in data and distributed.rank() == 0:
         if long := takes(tier, runs, where.gpus or int(device != "cpu")):
             warn(long)
         if larger := datasets.larger(data["train"], tier):

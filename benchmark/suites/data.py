@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from hashlib import sha256
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ident.benchmark.sources.data import Data
+from ident.benchmark.sources.data import FILES, Data
 from ident.render.errors import Impossible
 from ident.render.stage import cluster, plan, stage
 from ident.render.store.dataset import DEFAULT, Dataset, check_there
@@ -39,7 +40,9 @@ def check_all_there(places: Mapping[str, str]) -> None:
 
 
 def find(places: Mapping[str, str]) -> dict[str, Data]:
-    """The datasets that are there; where one is not, what to type is said."""
+    """The datasets that are there; where one is not, what to type is said. Or where published files lie."""
+    if FILES in places:
+        return {FILES: Data(str(Path(places[FILES]).absolute()), "", 0)}
     check_all_there(places)
     datasets, sources = dict[str, Data](), dict[str, Mapping[str, object]]()
     for split, place in places.items():

@@ -19,6 +19,8 @@ STEPS, FURTHEST = 9, 2.0
 GAP = 2
 """Pixels between images."""
 GREY = 96
+VIEWS, AT_ONCE = 2000, 250
+"""Of an image: how many show how they lie, and are encoded at a time."""
 
 Convert = Callable[[Tensor], Tensor]
 
@@ -44,6 +46,26 @@ def traversals(decode: Convert, latents: Tensor, representation: Tensor) -> byte
         walks[row, :, number] = representation[:, number].mean().to(latents.device) + steps * sd[number]
     shown: Tensor = decode(walks.flatten(0, 1))
     return grid(shown.unflatten(0, (len(latents), STEPS)))
+
+
+def projected(views: Tensor, represent: Convert, decode: Convert) -> bytes:
+    """A PNG of views (n, C, H, W) from 0 to 255 of one image: some, their reconstructions, histograms of their latents.
+
+    The latents that vary most come first.
+    """
+    latents = torch.cat([represent(part).float() for part in views.split(AT_ONCE)])
+    most = latents.std(0).argsort(descending=True)[:COUNT]
+    histograms = torch.zeros(COUNT, *views.shape[1:])
+    for panel, values in zip(histograms, latents[:, most].T.cpu(), strict=False):
+        panel[:] = histogram(values, *panel.shape[1:])
+    return grid(torch.stack([views[:COUNT].cpu() / 255, decode(latents[:COUNT]).cpu(), histograms]))
+
+
+def histogram(values: Tensor, height: int, width: int) -> Tensor:
+    """Numbers (n,) as bars (height, width), of which the highest is as high as there is room."""
+    counts = torch.histc(values, width)
+    high = (counts / counts.max() * height).round()
+    return (torch.arange(height, 0, -1)[:, None] <= high).float()
 
 
 def grid(images: Tensor) -> bytes:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ident.benchmark.metrics import METRICS, Score
-from ident.benchmark.metrics.lookup import known
+from ident.benchmark.metrics.lookup import CHECKS, known
 from ident.benchmark.registry import read_slot
 from ident.benchmark.suites.rows import MOST_FACTORS, Row
 from ident.benchmark.suites.suite import NAME, SPLITS, Suite, load_suite, names
@@ -23,8 +23,9 @@ RESULT, RECOVERED, NEIGHBOURS = "result.json", "recovered.npz", "neighbours.png"
 DECODED = {
     "reconstructions.png": "Images, and what the decoder makes of their latents",
     "traversals.png": "Walks along each latent through the decoder, the one that varies most first",
+    "views.png": "Views of an image, what the decoder makes of them, and how all its views lie along each latent",
 }
-"""Of a run with a decoder: pictures by name, and what they show."""
+"""Of a run with a decoder: pictures by name, and what they show; the last one of a run whose pairs are views."""
 
 FORMAT = 3
 """Of results."""
@@ -69,6 +70,13 @@ class Result:
     def run(self) -> tuple[str, str, str, str, str, int]:
         """Which run it is of."""
         return self.suite, self.tier, self.row, self.own, self.kind, self.seed
+
+    @property
+    def latents(self) -> int:
+        """How many it recovers: what a projector gives, what its tier says, or as many as there are factors."""
+        settings = self.settings
+        projector = settings.get("projector") or [settings.get("latents") or len(self.factors)]
+        return int(projector[-1])
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -148,9 +156,7 @@ def checked(content: dict[str, Any], suites: Mapping[str, Suite]) -> Result:
     }
     check_history(content["history"])
     check_scores(content, scores, [suite for suite in suites.values() if suite.folder == content["suite"]])
-    if not isinstance(content["learned"], list) or len(content["learned"]) not in (0, learns(row) * len(factors)):
-        raise ValueError("it has learned what its row does not")
-    if not all(map(is_number, (content["seconds"], *content["learned"]))):
+    if not isinstance(content["learned"], list) or not all(map(is_number, (content["seconds"], *content["learned"]))):
         raise ValueError("its numbers are none")
     check_recipe(content, row)
     data, machine = content["data"], content["machine"]
@@ -159,7 +165,10 @@ def checked(content: dict[str, Any], suites: Mapping[str, Suite]) -> Result:
     if lacking := {"test", *({"train"} & set(data))} - set(scores):
         raise KeyError(*lacking)
     content |= {"scores": scores, "factors": tuple(factors)}
-    return Result(**content | {name: tuple(content[name]) for name in ("learned", "history")})
+    result = Result(**content | {name: tuple(content[name]) for name in ("learned", "history")})
+    if len(result.learned) not in (0, learns(row) * result.latents):
+        raise ValueError("it has learned what its row does not")
+    return result
 
 
 def check_run(content: Mapping[str, Any], suites: Mapping[str, Suite]) -> Row:
@@ -206,7 +215,7 @@ def check_scores(
         f"{suite.split} {metric}" for suite in suites for metric in set(suite.metrics) - set(scores[suite.split])
     }
     reported = {metric for suite in suites for metric in suite.metrics}
-    others = {metric for split in scores.values() for metric in split} - {*METRICS, *reported}
+    others = {metric for split in scores.values() for metric in split} - {*METRICS, *CHECKS, *reported}
     if lacking or others:
         raise ValueError(f"it has no {', no '.join(sorted(lacking))}" if lacking else f"nobody knows {min(others)}")
     for point in content["history"]:
@@ -258,4 +267,4 @@ def is_number(value: Any) -> bool:
 
 def learns(row: Row) -> int:
     """How many precisions of each factor a row's objective has."""
-    return {"aninfonce": 1, "ensemble": len(row.conditionals)}.get(row.objective.name, 0)
+    return {"aninfonce": 1, "tricl": 1, "ensemble": len(row.conditionals)}.get(row.objective.name, 0)

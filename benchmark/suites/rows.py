@@ -8,7 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
-from ident.benchmark.registry import OBJECTIVES, PAIRS, SOURCES, Slot, read_slot, written
+from ident.benchmark.metrics.metric import CLASSIFIED
+from ident.benchmark.registry import OBJECTIVES, PAIRS, SOURCES, Slot, Traits, read_slot, traits_of, written
 from ident.benchmark.suites.toml import frozen
 from ident.benchmark.training.schedule import Training
 from ident.render import plugins
@@ -16,13 +17,13 @@ from ident.render.errors import Impossible, unknown
 
 KINDS = ("identity", "untrained", "supervised", "unsupervised")
 UNTRAINED = ("identity", "untrained")
+"""Scores of observations as they are, and of an encoder that has learned nothing."""
 USUAL = ("identity", "supervised", "unsupervised")
 """Those of a row that names none."""
-"""Scores of observations as they are, and of an encoder that has learned nothing."""
 SLOTS = {"source": SOURCES, "pairs": PAIRS, "objective": OBJECTIVES}
 DIM = 10
 """Dimensions of a space that gives none, as in the papers' tables."""
-SPACES = ("sphere", "box", "unbounded")
+SPACES = ("sphere", "learned-sphere", "box", "unbounded")
 """That an encoder's output may be brought to."""
 ID = re.compile(r"[a-z0-9][a-z0-9.-]{0,63}")
 """Of a row: folders of results begin with it."""
@@ -31,8 +32,6 @@ FIGURE = re.compile(r"[\w .-]{0,20}")
 TYPES = {"str": (str,), "bool": (bool,), "float": (float, int)}
 """What a field may be."""
 MOST_FACTORS = 256
-DRAWN = ("dsprites", "natural-sprites", "smooth-tracks", "kitti-masks", "walkers")
-"""Sources of images that are no datasets."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +57,8 @@ class Row:
     """The paper's figure that it belongs to, on which curve, and where on that."""
     curve: str = ""
     x: float = 0.0
+    followed: bool = False
+    """Whether the scores of its groups are taken on the way, and the loss is compared with that of the truth."""
     own: str = ""
     """The user's objective that stands here in place of the table's."""
 
@@ -126,7 +127,7 @@ class Row:
     @property
     def seen(self) -> str:
         """What is seen, in words: of latents the space and the marginal."""
-        if self.drawn:
+        if self.drawn or self.pictures:
             return str(self.source)
         if self.source.arguments:
             return ", ".join([self.latent_space.partition("(")[0], *map(shortened, [self.marginal])])
@@ -135,7 +136,7 @@ class Row:
     @property
     def data(self) -> str:
         """What is seen, and which pairs of that, in words."""
-        if self.drawn:
+        if self.drawn or self.pictures:
             return f"{self.source}, {self.pairs}"
         return ", ".join(
             filter(None, [self.seen, *(map(shortened, self.conditionals) if self.conditionals else [self.pairs.name])])
@@ -144,27 +145,42 @@ class Row:
     @property
     def model(self) -> str:
         """What is assumed, in words."""
-        if self.drawn:
+        if self.drawn or self.pictures:
             return f"{self.space}, {self.objective}"
         how = [self.objective.name] if self.objective.name != "infonce" else []
         how += [name for name, value in self.objective.keywords if value]
         return ", ".join([self.space, *map(written, self.objective.arguments), *how])
 
     @property
+    def traits(self) -> Traits:
+        """What is known of its source without importing it."""
+        return traits_of(self.source.name)
+
+    @property
     def stored(self) -> bool:
         """Whether it is trained on a dataset."""
-        return self.source.name == "dataset"
+        return self.traits.images == "stored"
 
     @property
     def drawn(self) -> bool:
         """Whether it is trained on images that are drawn, or that a single file has."""
-        return self.source.name in DRAWN
+        return self.traits.images == "drawn"
+
+    @property
+    def decoded(self) -> bool:
+        """Whether it is trained on digits, or on images that a decoder of digits makes."""
+        return self.traits.images == "decoded"
+
+    @property
+    def pictures(self) -> bool:
+        """Whether it is trained on pictures with classes, of which no other factor is known."""
+        return self.traits.images == "pictures"
 
     @property
     def has(self) -> tuple[str, ...]:
         """What its source has for metrics beside factors: interventions, where all factors have values that recur."""
-        discrete = self.source.name == "dsprites" or "discrete" in self.source.arguments
-        return ("interventions",) if discrete else ()
+        discrete = self.traits.discrete or "discrete" in self.source.arguments
+        return ("interventions",) * discrete + (CLASSIFIED,) * self.traits.classes
 
     @property
     def latent_space(self) -> str:
@@ -180,7 +196,7 @@ class Row:
     def conditionals(self) -> tuple[str, ...]:
         """How positives lie around their anchors: an ensemble has several."""
         texts = (value for value in self.pairs.arguments if isinstance(value, str))
-        return () if plugins.is_one(self.pairs.name) else tuple(texts)
+        return () if plugins.is_one(self.pairs.name) or self.pairs.name == "augmented" else tuple(texts)
 
     @property
     def hard(self) -> str:
@@ -190,7 +206,7 @@ class Row:
     @property
     def dim(self) -> int | None:
         """How many latents there are, where that does not depend on a dataset."""
-        if self.source.name not in ("mixed", "latents"):
+        if not self.traits.latents:
             return None
         sizes = (re.match(r"\s*\w+\((\d+)", factor) for factor in self.latent_space.split("*"))
         return sum(int(size[1]) if size else DIM for size in sizes)
@@ -288,6 +304,7 @@ PARTS: Mapping[str, Callable[[Row], Sequence[str]]] = {
     "objective": lambda row: [str(row.objective)],
     "latent_space": lambda row: [row.latent_space],
     "marginal": lambda row: [row.marginal],
+    "figure": lambda row: [row.figure],
     "conditional": lambda row: [*row.conditionals, row.pairs.name],
     "model": lambda row: [*map(written, row.objective.arguments), row.objective.name],
 }
@@ -307,7 +324,7 @@ def with_objective(rows: tuple[Row, ...], objective: str) -> tuple[Row, ...]:
         and row.source.name != "latents"
         and row.pairs.name != "among"
         and len(row.pairs.arguments) < 2
-        and {name for name, _ in row.pairs.keywords} <= {"positives"}
+        and {name for name, _ in row.pairs.keywords} <= {"positives", "both"}
     ]
     if not plain:
         raise Impossible(f"{objective}: none of these rows has pairs to train it on")

@@ -53,7 +53,8 @@ ALONE = 2048
 def threads_for(run: Run) -> Iterator[None]:
     """Let PyTorch use as many threads as suit a run. With one, the result is the same on any number of cores."""
     before = torch.get_num_threads()
-    torch.set_num_threads(1 if not run.data and run.training.batch_size <= ALONE else before)
+    many = run.row.stored or run.row.pictures or run.training.batch_size > ALONE
+    torch.set_num_threads(before if many else 1)
     try:
         yield
     finally:
@@ -91,7 +92,7 @@ def performed(run: Run, folder: Path, device: str, tell: Callable[[int, dict[str
         seed=run.seed,
         recipe=recipe_of(run),
         factors=tuple(factor.name for factor in task.source.factors),
-        scores={split: task.scores(*pair) for split, pair in recovered.items()},
+        scores={split: task.scores(split, *pair) for split, pair in recovered.items()},
         learned=tuple(task.objective.learned()),
         history=tuple(progress.history),
         seconds=progress.seconds,
@@ -173,7 +174,7 @@ def check_gpus(gpus: int, suite: Suite, runs: Sequence[Run]) -> None:
     there = torch.cuda.device_count()
     if gpus > there:
         raise Impossible(f"gpus {gpus}: PyTorch sees {there} here; give fewer, or none for the CPU")
-    if not suite.stored:
+    if not suite.stored and not suite.pictures:
         raise Impossible(
             f"gpus {gpus}: share batches of a dataset's images, {suite.name} has none; give --parallel, a GPU for a run"
         )

@@ -16,8 +16,7 @@ from typing import Any
 from ident.benchmark.latents import distributions
 from ident.benchmark.metrics import lookup
 from ident.benchmark.registry import OBJECTIVES, PAIRS, SOURCES, Slot, takes
-from ident.benchmark.sources.data import Data
-from ident.benchmark.sources.files import digest_of
+from ident.benchmark.sources.data import FILES, Data
 from ident.benchmark.suites.results import RESULT, Result, Warn, known_suites, load, load_all
 from ident.benchmark.suites.rows import UNTRAINED, Row
 from ident.benchmark.suites.suite import Suite
@@ -41,9 +40,11 @@ class Run:
     seed: int
     tier: Tier
     data: Mapping[str, Data] = field(default_factory=dict)
-    """The dataset of each split, of a suite of images."""
+    """The dataset of each split, of a suite of images; of published files where these lie."""
     reports: tuple[str, ...] = ()
     """The metrics of its suite."""
+    checks: tuple[str, ...] = ()
+    """What its suite tells of how far trainings are from theory."""
 
     @property
     def name(self) -> str:
@@ -58,13 +59,13 @@ class Run:
 
     @property
     def metrics(self) -> tuple[str, ...]:
-        """Those of its scores."""
-        return lookup.of_run(self.reports)
+        """Those of its scores; of pictures, of which no factors are known, those of its suite alone."""
+        return self.reports if self.row.pictures else lookup.of_run(self.reports)
 
     @property
     def looks(self) -> tuple[str, ...]:
         """The metrics that are taken on the way."""
-        return lookup.on_the_way(self.reports)
+        return self.reports[:1] if self.row.pictures else lookup.on_the_way(self.reports)
 
     @property
     def training(self) -> Training:
@@ -90,6 +91,15 @@ class Run:
         return options | own
 
     @property
+    def objective_options(self) -> dict[str, Any]:
+        """What its objective takes of the tier's beside what the row says."""
+        slot = self.row.slot(self.kind)
+        if self.kind != "unsupervised" or not self.tier.objective or plugins.is_one(slot.name):
+            return {}
+        known, own = takes(OBJECTIVES.load(slot.name)), dict(slot.keywords)
+        return {name: value for name, value in self.tier.objective.items() if name in known and name not in own}
+
+    @property
     def samples(self) -> int:
         """How many samples its scores are taken of, if there are so many."""
         return PIXELS if self.kind == "identity" and self.row.stored else self.tier.samples
@@ -107,12 +117,25 @@ class Run:
         return self.tier.model.side if self.kind == "unsupervised" and self.row.source.name != "latents" else 1.0
 
     @property
+    def projector(self) -> tuple[int, ...]:
+        """The widths of what is between its encoder and its output, if there is such: the encoder's first."""
+        return (self.tier.model.projector or ()) if self.kind != "supervised" else ()
+
+    @property
+    def digest(self) -> str:
+        """That of the files of others' that its source reads."""
+        slot = self.row.source
+        source: Any = SOURCES.load(slot.name)
+        digest: str = source.digest(*slot.arguments, **dict(slot.keywords), data=self.data)
+        return digest
+
+    @property
     def recipe(self) -> dict[str, Any]:
         """All that decides the result."""
         model = self.tier.model
         trained: dict[str, Any] = {}
         if self.kind not in UNTRAINED:
-            trained = {**asdict(self.training), "whiten": model.whiten, "side": self.side}
+            trained = {**self.training.described(), "whiten": model.whiten, "side": self.side}
         if self.kind == "unsupervised":
             trained |= {"options": self.options, **({"positives": self.positives} if self.positives else {})}
         shared: dict[str, Any] = {"seed": self.seed, "samples": self.samples, "encoder": model.encoder}
@@ -122,9 +145,15 @@ class Run:
         shared["own"] = {name: plugins.digest(name) for name in names if plugins.is_one(name)}
         if self.kind == "unsupervised" and model.latents:
             trained["latents"] = model.latents
-        data = {split: f"{data.size} x {data.size}, {data.digest}" for split, data in self.data.items()}
-        if self.row.drawn and (file := getattr(SOURCES.load(self.row.source.name), "file", None)):
-            data["file"] = digest_of(file(*self.row.source.arguments))
+        if options := self.objective_options:
+            trained["objective options"] = options
+        if self.projector:
+            shared["projector"] = self.projector
+        data = {split: f"{one.size} x {one.size}, {one.digest}" for split, one in self.data.items() if split != FILES}
+        if self.row.traits.files:
+            data["file"] = self.digest
+        if self.row.decoded and self.tier.decoder is not None:
+            shared["decoder"] = asdict(self.tier.decoder)
         return {**self.row.setting(self.kind), **trained, **shared, "chunk": model.chunk, "data": data}
 
 
@@ -139,9 +168,11 @@ def runs_of(
     encoder = tier.model.encoder
     if plugins.is_one(encoder):
         plugins.load_callable(encoder)
-    elif (suite.stored or suite.drawn) == (encoder == "mlp"):
+    elif suite.images == (encoder == "mlp"):
         what = "no images" if encoder != "mlp" else "images"
         raise Impossible(f"encoder {encoder}: {suite.name} is of {what}; give another")
+    if tier.model.projector and not suite.images:
+        raise Impossible(f"projector: is put behind an encoder of images, and {suite.name} has none; leave it out")
     lookup.check(suite.metrics, set.intersection(*(set(row.has) for row in suite.rows)), suite.name)
     runs = dict[str, Run]()
     for seed in range(seeds):
@@ -180,13 +211,17 @@ def check_slots(suite: Suite, runs: Sequence[Run], tier: Tier) -> None:
     for row in suite.rows:
         if not plugins.is_one(row.pairs.name):
             known |= set(takes(PAIRS.load(row.pairs.name)))
+    if tier.objective:
+        objectives = (OBJECTIVES.load(name) for name in OBJECTIVES.entries)
+        if unknown := sorted(set(tier.objective) - {name for one in objectives for name in takes(one)}):
+            raise Impossible(f"objective of tier {tier.name}: none takes {', '.join(unknown)}; leave it out")
     if unknown := sorted(set(tier.pairs) - known):
         raise Impossible(f"pairs of tier {tier.name}: no row of {suite.name} takes {', '.join(unknown)}; leave it out")
 
 
 def shared_run(suite: Suite, row: Row, kind: str, seed: int, tier: Tier, data: Mapping[str, Data] | None = None) -> Run:
     """The run that gives a row its score of a kind."""
-    return Run(suite.folder, suite.sharing(row, kind)[0], kind, seed, tier, data or {}, suite.metrics)
+    return Run(suite.folder, suite.sharing(row, kind)[0], kind, seed, tier, data or {}, suite.metrics, suite.checks)
 
 
 def recipe_of(run: Run, **more: str) -> str:

@@ -8,19 +8,23 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cache
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from ident.benchmark.metrics.lookup import check_name
+from ident.benchmark.registry import CHECKS, MIXED
 from ident.benchmark.suites.rows import PARTS, Row, agrees, row_of
-from ident.benchmark.suites.toml import OURS, frozen, read_file, read_ours
+from ident.benchmark.suites.toml import OURS, cells, frozen, read_file, read_ours
+from ident.benchmark.training.schedule import is_number
 from ident.render import plugins
 from ident.render.errors import Impossible, unknown
 
 NAME = re.compile(r"\w[\w.-]{0,99}")
 """Of a user's suite: its results go to a folder of that name."""
 MOST_ROWS, MOST_METRICS = 1000, 32
-SPLITS = ("test", "train")
+BACKBONE = "backbone"
+SPLITS = ("test", "train", BACKBONE)
 AVERAGES = ("mean", "median")
 
 
@@ -34,13 +38,21 @@ class Suite:
     """The first is the one that is told on the way."""
     rows: tuple[Row, ...]
     split: str = "test"
-    """Where its scores are taken: on what the model has not seen, or on what it was trained on (`train`)."""
+    """Where its scores are taken: on what the model has not seen, or on what it was trained on (`train`); or on what it
+    has not seen, before the model's projector (`backbone`).
+    """
     runs: str = ""
     """The suite whose runs it shows, if they are not its own."""
     ceilings: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     """Of factors that observations do not always show: the most that any encoder can have by a metric, in percent."""
     average: str = "mean"
     """Of seeds: `mean` with the standard deviation, or `median` with the median absolute deviation."""
+    checks: tuple[str, ...] = ()
+    """What is told of how far a training is from theory, of the rows of which theory says so."""
+    targets: tuple[float, ...] = ()
+    """Scores by the first metric, in percent, of which is told how many steps they took."""
+    axes: Mapping[str, str] = field(default_factory=dict)
+    """What figures have on their horizontal axis, by the name of the figure."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.title, str) or not self.title.isprintable() or len(self.title) > 200:
@@ -49,6 +61,16 @@ class Suite:
             raise Impossible(f"metrics {self.metrics!r}: give a list of 1 to {MOST_METRICS}")
         for metric in self.metrics:
             check_name(metric)
+        if not isinstance(self.checks, tuple) or len(self.checks) > MOST_METRICS:
+            raise Impossible(f"checks {self.checks!r}: give a list of some of {', '.join(CHECKS.entries)}")
+        for one in self.checks:
+            CHECKS.check(one)
+        if not isinstance(self.targets, tuple) or not all(is_number(one) and abs(one) <= 100 for one in self.targets):
+            raise Impossible(f"targets {self.targets!r}: give a list of scores in percent")
+        if not isinstance(self.axes, Mapping) or not all(
+            isinstance(one, str) and one.isprintable() and len(one) <= 100 for one in self.axes.values()
+        ):
+            raise Impossible(f"axes {self.axes!r}: give a table of figures and what is on their horizontal axis")
         if self.split not in SPLITS:
             raise Impossible(f"split {self.split!r}: choose from {', '.join(SPLITS)}")
         if self.average not in AVERAGES:
@@ -76,6 +98,26 @@ class Suite:
     def drawn(self) -> bool:
         """Whether its rows are trained on images that are drawn, or that a single file has."""
         return any(row.drawn for row in self.rows)
+
+    @property
+    def pictures(self) -> bool:
+        """Whether its rows are trained on pictures with classes, of which no other factor is known."""
+        return any(row.pictures for row in self.rows)
+
+    @property
+    def images(self) -> bool:
+        """Whether any of its rows is trained on images."""
+        return any(row.traits.images for row in self.rows)
+
+    @property
+    def files(self) -> bool:
+        """Whether any of its rows reads files of others'."""
+        return any(row.traits.files for row in self.rows)
+
+    @property
+    def observations(self) -> str:
+        """The table of `tiers.toml` that its tiers stand in: that of its first row of images, if it has such."""
+        return next((row.traits.observations for row in self.rows if row.traits.images), MIXED)
 
     @property
     def folder(self) -> str:
@@ -154,7 +196,8 @@ def suite_of(name: str, content: Mapping[str, Any]) -> Suite:
     if lacking := {"title", "metrics"} - set(content):
         raise Impossible(f"lacks {' and '.join(sorted(lacking))}")
     settings = {key: frozen(value) for key, value in content.items()}
-    suite = Suite(name, rows=tuple(row_of(shared | one) for one in rows[: MOST_ROWS + 1]), **settings)
+    spread = (row for one in rows for row in cells(with_shared(shared, one), MOST_ROWS))
+    suite = Suite(name, rows=tuple(map(row_of, islice(spread, MOST_ROWS + 1))), **settings)
     if base is not None and (not set(suite.metrics) <= set(base["metrics"]) or rows is not base["rows"]):
         raise Impossible(f"shows the runs of {suite.runs}: leave out rows, and metrics that it has not")
     if base is None and not papers:
@@ -162,6 +205,16 @@ def suite_of(name: str, content: Mapping[str, Any]) -> Suite:
     for one in papers:
         suite.row(one)
     return replace(suite, rows=tuple(replace(row, paper=frozen(papers.get(row.id, {}))) for row in suite.rows))
+
+
+def with_shared(shared: Mapping[str, Any], row: Mapping[str, Any]) -> dict[str, Any]:
+    """A row with what every row has; what both say of a tier is put together, the row's word before the others'."""
+    tables = [one.get("tiers", {}) for one in (shared, row)]
+    if not all(isinstance(tiers, dict) and all(isinstance(one, dict) for one in tiers.values()) for tiers in tables):
+        return {**shared, **row}  # which the row refuses
+    every, own = tables
+    tiers = {tier: {**every.get(tier, {}), **own.get(tier, {})} for tier in (*every, *own)}
+    return {**shared, **row, **({"tiers": tiers} if tiers else {})}
 
 
 def select(suite: Suite, wanted: Mapping[str, str], ids: Sequence[str] = ()) -> tuple[Row, ...]:

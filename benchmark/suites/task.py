@@ -3,44 +3,59 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import replace
+from functools import cached_property, partial
 from itertools import count
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from ident.benchmark import metrics
-from ident.benchmark.metrics import Score
+from ident.benchmark.metrics import Score, classifier
 from ident.benchmark.models import encoders
 from ident.benchmark.objectives.contrastive import Own
 from ident.benchmark.objectives.objective import Objective
+from ident.benchmark.pairs.augmentations import views
 from ident.benchmark.pairs.bank import Bank
 from ident.benchmark.pairs.batch import Batch, Pairs
 from ident.benchmark.pairs.own import Own as OwnPairs
-from ident.benchmark.registry import OBJECTIVES, PAIRS, SOURCES
+from ident.benchmark.registry import AUGMENTATIONS, OBJECTIVES, PAIRS, SOURCES
 from ident.benchmark.sources.dataset import Images
+from ident.benchmark.sources.mixed import Latents
+from ident.benchmark.sources.pictures import Pictures
 from ident.benchmark.sources.source import Source
-from ident.benchmark.suites import pictures
+from ident.benchmark.suites import pictures, theory
+from ident.benchmark.suites.decoders import decoder_of
 from ident.benchmark.suites.rows import UNTRAINED
 from ident.benchmark.suites.runs import Run
+from ident.benchmark.suites.suite import BACKBONE
 from ident.benchmark.training import distributed
 from ident.benchmark.training.optimizers import autocast
-from ident.benchmark.training.seeds import Stream, seeded, stream
+from ident.benchmark.training.seeds import Stream, generator_of, seeded, stream
+from ident.render.aliases import Float64s
 from ident.render.errors import Impossible
 from ident.render.threads import in_order
+from ident.render.worlds.factors import Category, Kind
+
+LEAST = 20
+"""Batches that the loss of the truth is the mean of."""
 
 
 def source_of(run: Run, device: torch.device) -> Source:
     """The source of a run."""
-    source: Source = SOURCES.make(run.row.source, seed=run.seed, device=device, data=run.data)
+    available = {"seed": run.seed, "device": device, "data": run.data, "decoders": partial(decoder_of, run.tier)}
+    source: Source = SOURCES.make(run.row.source, **available)
     return source
 
 
 def pairs_of(run: Run, source: Source) -> Pairs:
     """What a run is trained on, of its source."""
-    if isinstance(source, Images):
+    if isinstance(source, Images | Pictures):
         source.checked(run.training.batch_size)
     entry = PAIRS.load(run.pairs.name)
     if run.pairs.name not in PAIRS.entries and not isinstance(entry, type):
@@ -55,6 +70,8 @@ def pairs_of(run: Run, source: Source) -> Pairs:
 
 def latents_of(run: Run, source: Source) -> int:
     """How many latents a run recovers."""
+    if run.projector:
+        return run.projector[-1]
     return (run.tier.model.latents if run.kind == "unsupervised" else 0) or source.dim
 
 
@@ -65,6 +82,7 @@ def objective_of(run: Run, source: Source) -> Objective:
     with seeded(stream(run.seed, Stream.OBJECTIVE)):
         if slot.name in OBJECTIVES.entries or (isinstance(entry, type) and issubclass(entry, Objective)):
             context = {"dim": latents_of(run, source), "conditionals": len(run.row.conditionals), "seed": run.seed}
+            context |= run.objective_options
             objective: Objective = OBJECTIVES.make(slot, **context, shape=getattr(source, "shape", None))
             return objective
         return Own(slot.name, entry(*slot.arguments) if isinstance(entry, type) else entry)
@@ -100,7 +118,7 @@ class RowTask:
     def __init__(self, run: Run, device: str) -> None:
         self.run, self.device = run, torch.device(device)
         self.source = source_of(run, self.device)
-        self.splits = self.source.splits
+        self.splits = self.source.splits + (BACKBONE,) * bool(run.projector and run.kind != "identity")
         model = run.tier.model
         self.objective, self.memory = Objective(), nn.Module()
         if run.kind not in UNTRAINED:
@@ -115,7 +133,8 @@ class RowTask:
                 run.side,
                 model.encoder,
                 outputs=self.objective.outputs,
-                channels=None if shape is None else shape[0],
+                shape=shape,
+                projector=run.projector,
             )
         encoder.to(self.device)
         self.encoder = fitted(encoder, self.source, whiten=model.whiten, kind=run.kind)
@@ -177,35 +196,129 @@ class RowTask:
         """What stands for the factors (n, k) of observations (n, ...)."""
         return self.objective.latents(self.encode(observations.to(self.device)))
 
-    def decoded(self, representation: Tensor) -> tuple[bytes, bytes] | None:
-        """PNGs of reconstructions and of walks along latents, where the objective has a decoder."""
+    def decoded(self, representation: Tensor) -> tuple[bytes, ...] | None:
+        """PNGs of reconstructions, of walks along latents, and of views, where the objective has a decoder."""
         decode = getattr(self.objective, "decode", None)
         if decode is None:
             return None
         self.model.eval()
         with torch.no_grad():
-            return pictures.decoded(self.source, self.represent, decode, representation)
+            shown = pictures.decoded(self.source, self.represent, decode, representation)
+            if (augmentations := getattr(self.pairs, "augmentations", None)) is None:
+                return shown
+            source: Any = self.source
+            image = source.images(np.zeros(1, np.int64)).repeat(pictures.VIEWS, 1, 1, 1).float() / 255
+            generator = generator_of(self.run.seed, Stream.VIEWS)
+            augmented = 255 * augmentations.draw(image, generator=generator)
+            return (*shown, pictures.projected(augmented, self.represent, decode))
+
+    def before_projector(self, observations: Tensor) -> Tensor:
+        """What the projector takes (n, k) of observations (n, ...)."""
+        layers: Any = self.encoder
+        normalise, (network, *_) = layers
+        features: Tensor = network(normalise(observations.to(self.device)))
+        return features
 
     def recovered(self, split: str) -> tuple[Tensor, Tensor]:
         """Factors (samples, d) of a split and the representation (samples, k) of the model as it is, on the CPU."""
+        factors, observations = self.source.samples("test" if split == BACKBONE else split, self.run.samples)
+        return factors.cpu(), self.represented(observations, split)
+
+    def represented(self, observations: Iterable[Tensor], split: str) -> Tensor:
+        """The representation (samples, k) of observations by the model as it is, or what its projector takes."""
         self.model.eval()
+        layer = self.before_projector if split == BACKBONE else self.represent
         precision = "float32" if self.run.kind in UNTRAINED else self.run.training.precision
         with torch.no_grad(), autocast(self.device, precision):
-            factors, observations = self.source.samples(split, self.run.samples)
-            parts = [self.represent(part).float() for part in observations]
-        return factors.cpu(), torch.cat(parts).cpu()
+            parts = [layer(part).float().cpu() for part in observations]
+        return torch.cat(parts)
+
+    def classified(self, augmentation: str, split: str) -> tuple[Tensor, Tensor, Sequence[Kind]]:
+        """Classes (n, 1) of pictures and their representation (n, k); or whether they have an augmentation, and theirs.
+
+        Of a random half of them they do. What classifiers are fitted on comes first, see `classifier`.
+        """
+        source: Any = self.source
+        fitted, tested = classifier.split(classifier.most(self.run.samples, *source.counts()))
+        labels, images = source.classified(fitted, tested)
+        kinds = [Category(source.classes)]
+        if augmentation:
+            number = Stream.VIEWS, AUGMENTATIONS.index(augmentation)
+            labels = torch.randint(2, labels.shape, generator=generator_of(self.run.seed, *number)).float()
+            generator = generator_of(self.run.seed, *number, 1, device=self.device)
+            images = views(images, labels[:, 0] > 0, augmentation, generator=generator)
+            kinds = [Category(("without", "with"))]
+        return labels, self.represented(images, split), kinds
 
     def look(self) -> dict[str, float]:
         """The scores that are taken on the way, and what the objective has learned."""
-        factors, representation = self.recovered("test")
-        seed, kinds = stream(self.run.seed, Stream.RESAMPLES), [factor.kind for factor in self.source.factors]
-        scores = {name: metrics.value(name, factors, representation, seed=seed, kinds=kinds) for name in self.run.looks}
+        each = self.of_each(self.run.looks, "test")
+        scores = {name: metrics.value(name, *pair, **more) for name, pair, more in each}
+        if self.run.row.followed and self.run.kind == "unsupervised":
+            each_latent = metrics.load("r2")(*self.recovered("test"))
+            scores |= {
+                f"r2 {name}": float(each_latent[list(some)].mean()) for name, some in self.run.row.groups.items()
+            }
+            scores |= {"loss of the truth": self.least} if self.least is not None else {}
         return scores | {f"lambda {i}": value for i, value in enumerate(self.objective.learned())}
 
-    def scores(self, factors: Tensor, representation: Tensor) -> dict[str, Score]:
-        """All scores of a representation, with intervals and chance."""
-        seed, kinds = stream(self.run.seed, Stream.RESAMPLES), [factor.kind for factor in self.source.factors]
-        return {name: metrics.score(name, factors, representation, seed=seed, kinds=kinds) for name in self.run.metrics}
+    @cached_property
+    def least(self) -> float | None:
+        """The loss of the true latents and precisions, on batches of the size that is trained on."""
+        precisions = theory.optimum_of(self.run.row)
+        if not precisions or not isinstance(self.source, Latents):
+            return None
+        space, marginal = self.run.row.latent_space, self.run.row.marginal
+        pairs: Pairs = pairs_of(self.run, Latents(space, marginal, seed=self.run.seed, device=self.device))
+        slot = self.run.row.slot(self.run.kind)
+        slot = replace(slot, keywords=tuple(pair for pair in slot.keywords if pair[0] != "softplus"))
+        true: Any = OBJECTIVES.make(slot, dim=self.source.dim, conditionals=len(self.run.row.conditionals))
+        for module, values in zip(true.losses, np.reshape(precisions, (-1, self.source.dim)), strict=True):
+            module.log_precisions.data.copy_(torch.from_numpy(values).log())
+        true.to(self.device)
+        after, size = self.run.training.steps, self.run.training.batch_size
+        with torch.no_grad():
+            losses = [float(true(lambda z: z, pairs.batch(after + number, size))) for number in range(LEAST)]
+        return float(np.mean(losses))
+
+    def scores(self, split: str, factors: Tensor, representation: Tensor) -> dict[str, Score]:
+        """All scores of what is recovered of a split, and its suite's checks, with intervals and chance."""
+        known = self.facts()
+        checks = [name for name in self.run.checks if not metrics.load(name).lacks(known)]
+        each = self.of_each((*self.run.metrics, *checks), split, (factors, representation))
+        return {name: metrics.score(name, *pair, **(more | known)) for name, pair, more in each}
+
+    def of_each(
+        self, names: Iterable[str], split: str, recovered: tuple[Tensor, Tensor] | None = None
+    ) -> Iterator[tuple[str, tuple[Tensor, Tensor], dict[str, Any]]]:
+        """Names of metrics, each with factors (n, d), their representation (n, k), and what else it is given."""
+        seed = stream(self.run.seed, Stream.RESAMPLES)
+        for name in names:
+            augmentation = metrics.load(name).views
+            if augmentation is None:
+                recovered = recovered or self.recovered(split)
+                yield name, recovered, {"seed": seed, "kinds": [factor.kind for factor in self.source.factors]}
+            else:
+                labels, representation, kinds = self.classified(augmentation, split)
+                yield name, (labels, representation), {"seed": seed, "kinds": kinds}
+
+    def facts(self) -> dict[str, Any]:
+        """What checks can be given: what theory says of the row, and what the objective has learned and compares by."""
+        if self.run.kind != "unsupervised" or not self.run.checks:
+            return {}
+        known = theory.facts(self.run.row)
+        if learned := self.objective.learned():
+            known["learned"] = learned
+        if self.run.row.objective.name in theory.WITH_CRITIC:
+            objective: Any = self.objective
+
+            def critic(points: Float64s) -> Float64s:
+                with torch.no_grad():
+                    similarities: Tensor = objective.critic(torch.from_numpy(points).to(self.device))
+                return similarities.double().cpu().numpy()
+
+            known["critic"] = critic
+        return known
 
 
 @contextmanager

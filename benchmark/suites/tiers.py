@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from ident.benchmark.latents.distributions import SCALE
 from ident.benchmark.metrics.arrays import LEAST
-from ident.benchmark.registry import ENCODERS
+from ident.benchmark.registry import ENCODERS, MIXED
 from ident.benchmark.suites.toml import frozen, read_file, read_ours
 from ident.benchmark.training.schedule import Training, is_number
 from ident.render import plugins
@@ -19,6 +19,7 @@ from ident.render.blender.settings import PRESETS
 from ident.render.errors import Impossible
 
 TIERS = ("demo", "laptop", "afternoon", "paper")
+MOST_LAYERS, WIDEST = 9, 65_536
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,8 @@ class Model:
     """Whether PyTorch compiles the encoder: minutes at first, faster from then on."""
     latents: int = 0
     """How many latents are recovered without supervision, if not as many as there are factors."""
+    projector: tuple[int, ...] | None = None
+    """Widths of a perceptron between the encoder and the output: of what the encoder gives, then of each layer."""
 
     def __post_init__(self) -> None:
         for name in ("whiten", "compile"):
@@ -64,9 +67,23 @@ class Model:
         ENCODERS.check(self.encoder)
         if not (is_number(self.side) and 1e-3 <= self.side <= 1e3):
             raise Impossible(f"side {self.side!r}: give a number from 0.001 to 1000")
+        if self.projector is not None:
+            check_projector(self.projector)
+            if self.latents or self.whiten:
+                raise Impossible("projector: its last width is the number of latents; leave out latents and whiten")
         for name in ("chunk", "latents"):
             if type(getattr(self, name)) is not int or getattr(self, name) < 0:
                 raise Impossible(f"{name} {getattr(self, name)!r}: give a whole number")
+
+
+def check_projector(widths: object) -> None:
+    """Refuse what are no widths of a perceptron with at least one layer."""
+    numbers = widths if isinstance(widths, tuple) else ()
+    if not 2 <= len(numbers) <= MOST_LAYERS or not all(type(one) is int and 1 <= one <= WIDEST for one in numbers):
+        raise Impossible(
+            f"projector {list(numbers) if numbers == widths else widths!r}: give the width of the encoder's output and "
+            f"those of 1 to {MOST_LAYERS - 1} layers, up to {WIDEST}, like [512, 512, 256]; or leave it out"
+        )
 
 
 @dataclass(frozen=True)
@@ -80,8 +97,12 @@ class Tier:
     model: Model = field(default_factory=Model)
     pairs: Mapping[str, Any] = field(default_factory=dict)
     """What the rows' pairs are called with beside what the rows say: the scale of conditionals that give none, ..."""
+    objective: Mapping[str, Any] = field(default_factory=dict)
+    """What the rows' objectives are called with beside what the rows say, if they know it: softplus, ..."""
     render: Render | None = None
     """The datasets that `--render` makes."""
+    decoder: Training | None = None
+    """Of the VAE whose decoder shows latents."""
     gpu_hours: float = 0.0
     """How long one GPU would have taken its authors for a training of images: what is said before it begins."""
 
@@ -106,13 +127,17 @@ class Tier:
 
 
 def load_tier(
-    name: str, *, stored: bool = False, drawn: bool = False, encoder: str | None = None, trust: bool = False
+    name: str,
+    observations: str = MIXED,
+    *,
+    encoder: str | None = None,
+    trust: bool = False,
 ) -> Tier:
-    """A tier by its name, for datasets, for drawn images or for mixed latents; or from a TOML file of one's own.
+    """A tier by its name, for such observations as a source's traits name; or from a TOML file of one's own.
 
     With an encoder in place of its own. The module that a file names is refused, unless one trusts that file.
     """
-    tier = read_tier(name, "dataset" if stored else "sprites" if drawn else "mixed")
+    tier = read_tier(name, observations)
     if encoder is not None:
         return replace(tier, model=replace(tier.model, encoder=encoder))
     if plugins.is_one(tier.model.encoder) and not trust:
@@ -137,7 +162,8 @@ def read_tier(name: str, observations: str) -> Tier:
         raise Impossible(f"tier {name!r}: choose from {', '.join(TIERS)}, or give a file that ends in .toml")
     ours = read_ours("tiers")[observations]
     if name not in ours:
-        raise Impossible(f"tier {name!r}: is for images, these are latents; choose from {', '.join(ours)}")
+        why = "is for images, these are latents" if observations == MIXED else f"there is none for {observations}"
+        raise Impossible(f"tier {name!r}: {why}; choose from {', '.join(ours)}")
     return tier_of(name, ours[name])
 
 
@@ -146,16 +172,24 @@ def tier_of(name: str, content: dict[str, Any]) -> Tier:
     if "name" in content:
         raise Impossible("tier: nobody knows name; it is that of the file")
     parts: dict[str, Any] = {"name": name}
-    specifications = {"supervised": Training, "unsupervised": Training, "model": Model, "render": Render}
+    specifications = {
+        "supervised": Training,
+        "unsupervised": Training,
+        "model": Model,
+        "render": Render,
+        "decoder": Training,
+    }
+    content = {"supervised": content.get("unsupervised"), **content}
     for key, of in specifications.items():
-        if key in ("model", "render") and key not in content:
+        if key in ("model", "render", "decoder") and key not in content:
             continue
         table = content.get(key)
         if not isinstance(table, dict):
             raise Impossible(f"{key} {table!r}: give a table, as in tiers.toml beside the suites")
         parts[key] = specified(key, of, table)
-    if not isinstance(content.get("pairs", {}), dict):
-        raise Impossible(f"pairs {content['pairs']!r}: give a table, as in tiers.toml beside the suites")
+    for key in ("pairs", "objective"):
+        if not isinstance(content.get(key, {}), dict):
+            raise Impossible(f"{key} {content[key]!r}: give a table, as in tiers.toml beside the suites")
     return cast(Tier, specified("tier", Tier, {**content, **parts}))
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 import tomllib
 from importlib.resources import files
 from pathlib import Path
@@ -12,6 +14,8 @@ from ident.render.store.files import read
 
 OURS = files("ident.benchmark.suites")
 LARGEST = 2**20  # bytes
+LONGEST = 2000
+"""Letters of a text that values are put into."""
 DEEPEST = 8
 """Lists and tables in each other."""
 
@@ -46,6 +50,47 @@ def check_depth(content: dict[str, Any]) -> dict[str, Any]:
     if level:
         raise ValueError(f"it is deeper than {DEEPEST} levels")
     return content
+
+
+def cells(row: dict[str, Any], most: int) -> list[dict[str, Any]]:
+    """The rows that a row with a table `over` of lists stands for: one for each choice of a value from each list.
+
+    `{name}` in its texts stands for the value, and a text that is nothing else for the value as it is. A row without
+    `over` stands for itself.
+    """
+    if "over" not in row:
+        return [row]
+    over = row["over"]
+    if not isinstance(over, dict) or not over or not all(isinstance(one, list) and one for one in over.values()):
+        raise Impossible(f"row {row.get('id')}, over {over!r}: give a table of lists, like {{ batch = [64, 256] }}")
+    if wrong := [value for values in over.values() for value in values if not is_filling(value)]:
+        raise Impossible(f"row {row.get('id')}, over {wrong[0]!r}: give numbers, or short texts without braces")
+    if (count := math.prod(map(len, over.values()))) > most:
+        raise Impossible(f"row {row.get('id')}, over: stands for {count} rows; give at most {most}")
+    rest = {name: value for name, value in row.items() if name != "over"}
+    return [filled(rest, dict(zip(over, values, strict=True))) for values in itertools.product(*over.values())]
+
+
+def is_filling(value: Any) -> bool:
+    """Whether a value may stand in a row's texts."""
+    return type(value) in (int, float) or (isinstance(value, str) and len(value) <= 100 and not set("{}") & set(value))
+
+
+def filled(value: Any, values: dict[str, Any]) -> Any:
+    """A value of a file with what stands in braces in its texts, in lists and tables too."""
+    match value:
+        case dict():
+            return {name: filled(inner, values) for name, inner in value.items()}
+        case list():
+            return [filled(inner, values) for inner in value]
+        case str():
+            if len(value) > LONGEST:
+                raise Impossible(f"{value[:40]!r}...: is longer than {LONGEST} letters")
+            for name, one in values.items():
+                if value == f"{{{name}}}":
+                    return one
+                value = value.replace(f"{{{name}}}", str(one))
+    return value
 
 
 def frozen(value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""What moves a model's parameters: Adam and Muon, in full or mixed precision."""
+"""What moves a model's parameters: Adam, Muon and LARS, in full or mixed precision."""
 
 from __future__ import annotations
 
@@ -14,7 +14,13 @@ from ident.benchmark.training.schedule import Training
 MUON = 4.0
 """How much larger Muon's learning rate is, whose steps have the size of an orthogonal matrix."""
 
+MOMENTUM, TRUST = 0.9, 1e-3
+"""Of LARS: the share of a step that goes on in the next, and the share of a weight's norm that a step has."""
+
 PRECISIONS = {"float32": None, "bfloat16": torch.bfloat16, "float16": torch.float16}
+
+TINY = 1e-30
+"""That nothing is divided by 0."""
 
 Optimizers = list[tuple[torch.optim.Optimizer, float]]
 """With the highest learning rate of each."""
@@ -68,12 +74,42 @@ def optimizers_of(model: nn.Module, training: Training) -> Optimizers:
         made.append((Muon(matrices), MUON * training.learning_rate))
     for rate in dict.fromkeys(rates.values()):
         others = [it for it in rates if rates[it] == rate and not any(it is matrix for matrix in matrices)]
-        if others:
+        if others and training.optimizer == "lars":
+            made.append((LARS(others, training.weight_decay), rate * training.learning_rate))
+        elif others:
             made.append((torch.optim.Adam(others, fused=True), rate * training.learning_rate))  # one pass over them
     for betas in dict.fromkeys(apart.values()):
         own = [parameter for parameter in apart if apart[parameter] == betas]
         made.append((torch.optim.Adam(own, betas=betas, fused=True), training.learning_rate))
     return made
+
+
+class LARS(torch.optim.Optimizer):
+    """Descent with momentum, by steps of matrices and kernels that are as long as their norms say (You et al., 2017).
+
+    As in SimCLR, vectors (biases, batch norms, precisions) have plain momentum without weight decay.
+    """
+
+    def __init__(self, weights: Sequence[nn.Parameter], weight_decay: float) -> None:
+        super().__init__(weights, {"lr": 0.0})
+        self.weight_decay = weight_decay
+
+    @torch.no_grad()
+    def step(self, closure: None = None) -> None:  # type: ignore[override]
+        """Move each weight by its momentum: what is left of the last one, and the gradient times a rate of its own."""
+        assert closure is None
+        for group in self.param_groups:
+            for weight in group["params"]:
+                if weight.grad is None:
+                    continue
+                gradient = weight.grad
+                if weight.ndim > 1:
+                    gradient = gradient + self.weight_decay * weight
+                    norm, away = weight.norm(), gradient.norm()
+                    gradient = gradient * torch.where((norm > 0) & (away > 0), TRUST * norm / away.clamp_min(TINY), 1.0)
+                momentum = self.state[weight].setdefault("momentum", torch.zeros_like(weight))
+                momentum.mul_(MOMENTUM).add_(group["lr"] * gradient)
+                weight.sub_(momentum)
 
 
 class Muon(torch.optim.Muon):

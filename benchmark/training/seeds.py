@@ -26,6 +26,7 @@ class Stream(IntEnum):
     OBJECTIVE = 8
     NOISE = 9
     PERMUTATIONS = 10
+    VIEWS = 11
 
 
 def stream(seed: int, *number: int) -> int:

@@ -92,10 +92,7 @@ class _Machine:
         if not isinstance(name, _Name) or type(arguments) is not tuple:
             raise ValueError("it calls something")
         if name == ENCODE and len(arguments) == 2 and type(arguments[0]) is str and arguments[1] == "latin1":
-            self.encoded += len(arguments[0])
-            if self.encoded > self.most:
-                raise ValueError("it makes more bytes of its texts than it has")
-            self.stack.append(arguments[0].encode("latin1"))
+            self.stack.append(self.encode(arguments[0]))
         elif name == EMPTY and arguments == ():
             self.stack.append(b"")
         elif name == DTYPE and arguments and arguments[0] in DTYPES:
@@ -123,7 +120,16 @@ class _Machine:
         _, shape, dtype, fortran, data = state
         if made.array is not None:
             raise ValueError("an array that is made twice")
+        if type(data) is str:  # as Python 2 wrote bytes
+            data = self.encode(data)
         made.array = self.array(shape, dtype, "F" if fortran else "C", data)
+
+    def encode(self, text: str) -> bytes:
+        """The bytes of a text, if those of all such texts are no more than the pickle has."""
+        self.encoded += len(text)
+        if self.encoded > self.most:
+            raise ValueError("it makes more bytes of its texts than it has")
+        return text.encode("latin1")
 
     def array(self, shape: Any, dtype: Any, order: Any, data: Any) -> Array:
         """An array of bytes, as many as its shape has."""
@@ -217,6 +223,7 @@ def _memoize(machine: _Machine, number: int | None) -> None:
 VALUES = (
     *("BININT", "BININT1", "BININT2", "LONG1", "BINFLOAT"),
     *("SHORT_BINUNICODE", "BINUNICODE", "BINUNICODE8"),
+    *("SHORT_BINSTRING", "BINSTRING"),
     *("SHORT_BINBYTES", "BINBYTES", "BINBYTES8", "BYTEARRAY8"),
 )
 """The operations that hold a number, a text or bytes."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from functools import cache
@@ -35,12 +35,20 @@ class Archive:
 class Published:
     """A dataset that others have published: a Zenodo record, and its archives by what is put behind the name.
 
-    Or the one file of it that is kept as it is.
+    Or the one file of it that is kept as it is; or mirrors, and the sha256 of each of several files.
     """
 
-    record: str
+    record: str = ""
     archives: Mapping[str, str] = field(default_factory=dict)
     file: str = ""
+    mirrors: Sequence[str] = ()
+    sums: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def places(self) -> list[str]:
+        """Where it lies, and what it is called there."""
+        files = [*self.archives.values(), *filter(None, [self.file]), *self.sums]
+        return [*([f"zenodo:{self.record}"] if self.record else self.mirrors), *files]
 
 
 @cache
@@ -141,7 +149,7 @@ def stem(source: str) -> str:
 
 def is_published(source: str) -> bool:
     """Whether Zenodo is asked for it: a name or a record."""
-    return source in names() or source.startswith("zenodo:")
+    return bool(source in names() and names()[source].record) or source.startswith("zenodo:")
 
 
 def is_archive(source: str) -> bool:

@@ -44,7 +44,7 @@ from tests.render.engines import RECIPE
 from tests.render.store.test_dataset import paint
 
 STEPS = Training(steps=4, batch_size=8, learning_rate=1e-3, looks=2)
-LAPTOP = replace(load_tier("laptop", stored=True), name="quick", supervised=STEPS, unsupervised=STEPS, samples=24)
+LAPTOP = replace(load_tier("laptop", "dataset"), name="quick", supervised=STEPS, unsupervised=STEPS, samples=24)
 QUICK = replace(LAPTOP, model=replace(LAPTOP.model, side=1.0), pairs={"scale": 0.25})
 
 
@@ -410,8 +410,8 @@ def test_in_chunks_gradients_are_the_same(painted: dict[str, Data]) -> None:
 
 
 def test_images_that_are_larger_than_meant_are_named(painted: dict[str, Data]) -> None:
-    assert data.larger(painted["train"], load_tier("laptop", stored=True)) == ""
-    said = data.larger(replace(painted["train"], size=224), load_tier("laptop", stored=True))
+    assert data.larger(painted["train"], load_tier("laptop", "dataset")) == ""
+    said = data.larger(replace(painted["train"], size=224), load_tier("laptop", "dataset"))
     assert "images of 224 x 224, a step takes 12 times as long; tier laptop is meant for 64 x 64" in said
 
 
@@ -563,7 +563,7 @@ def test_a_shard_that_is_damaged_on_the_way(painted: dict[str, Data], tmp_path: 
 
 
 def test_what_the_papers_tier_takes_is_said_beforehand(painted: dict[str, Data]) -> None:
-    paper = load_tier("paper", stored=True)
+    paper = load_tier("paper", "dataset")
     runs = [run_of(painted, row, paper) for row in ("box-normal", "sphere-normal", "identity")]
     said = "tier paper: 2 trainings of 204,800,000 images each; one took its authors 112 hours of a GeForce RTX 2080 Ti"
     assert bench.takes(paper, runs, 4) == f"{said}, on 4 of these 28 hours, 56 in all"

@@ -5,12 +5,27 @@ from __future__ import annotations
 import subprocess
 import sys
 from importlib import import_module
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ident.benchmark.registry import ENCODERS, OBJECTIVES, PAIRS, SOURCES, Family, Slot, read_slot
+from ident.benchmark.registry import (
+    ENCODERS,
+    OBJECTIVES,
+    PAIRS,
+    SOURCES,
+    TRAITS,
+    Family,
+    Slot,
+    Traits,
+    read_slot,
+    takes,
+    traits_of,
+)
+from ident.benchmark.sources.mixed import Latents
+from ident.benchmark.suites.tiers import load_tier
 from ident.render.errors import Impossible
 
 NAMES = st.from_regex(r"[a-z][a-z0-9_-]{0,8}", fullmatch=True)
@@ -98,3 +113,19 @@ def test_what_is_made_takes_what_it_knows() -> None:
 def test_names_are_listed_without_pytorch() -> None:
     code = "import sys, ident.benchmark.registry as r; print(len(r.PAIRS.entries)); assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize("name", TRAITS)
+def test_what_is_known_of_a_source_is_true_of_it(name: str) -> None:
+    source: Any = SOURCES.load(name)
+    traits = traits_of(name)
+    assert traits.latents == issubclass(source, Latents)
+    assert bool(traits.images) == hasattr(source, "images")
+    assert traits.files == hasattr(source, "digest")
+    assert traits.classes == hasattr(source, "classified")
+    assert (traits.files or traits.images == "stored") == ("data" in takes(source))
+    assert bool(traits.images) == (load_tier("laptop", traits.observations).model.encoder != "mlp")
+
+
+def test_of_a_users_source_nothing_is_known() -> None:
+    assert traits_of("theirs:sounds") == Traits()

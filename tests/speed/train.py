@@ -58,7 +58,7 @@ def render(folder: Path) -> dict[str, Data]:
 
 def task_of(datasets: dict[str, Data]) -> RowTask:
     """`box-normal` of Table 4."""
-    paper = tiers.load_tier("paper", stored=True)
+    paper = tiers.load_tier("paper", "dataset")
     tier = replace(paper, unsupervised=TRAINING, samples=16, pairs={**paper.pairs, "groups": 32, "fade": (1.0, 1.0)})
     row = suite.load_suite("table4").row("box-normal")
     return RowTask(runs.Run("table4", row, "unsupervised", 0, tier, datasets), "cpu")
@@ -111,7 +111,7 @@ def plain(datasets: dict[str, Data], folder: Path) -> Step:
 def laptop() -> Step:
     """A step of the laptop's tier, of images that are there."""
     keep_memory()
-    training, generator = tiers.load_tier("laptop", stored=True).unsupervised, torch.Generator().manual_seed(0)
+    training, generator = tiers.load_tier("laptop", "dataset").unsupervised, torch.Generator().manual_seed(0)
     model = encoders.for_images(encoders.encoder(10, "box", 1.0, "resnet18"), ([0.5] * 3, [0.25] * 3))
     images = torch.randint(256, (2 * training.batch_size, 3, 64, 64), dtype=torch.uint8, generator=generator)
 
@@ -136,7 +136,7 @@ class Function(torch.nn.Module):
 
 def choosing() -> Step:
     """What a step of the laptop's tier takes beside that with groups: to keep its representations, and to choose."""
-    tier, generator = tiers.load_tier("laptop", stored=True), torch.Generator().manual_seed(0)
+    tier, generator = tiers.load_tier("laptop", "dataset"), torch.Generator().manual_seed(0)
     assert tier.render is not None
     images, size = tier.render.train, tier.unsupervised.batch_size
     bank = Bank(Groups(32, (1.0, 1.0)), images=images, dim=10, batch_size=size, steps=10**6, ahead=8, seed=0)

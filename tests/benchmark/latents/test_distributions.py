@@ -257,6 +257,25 @@ def test_what_is_written_wrongly(text: str, said: str) -> None:
         parse(text)
 
 
+def test_conventions_of_lambda_and_numbers_that_are_counted() -> None:
+    code, paper = parse("anisotropic(10 x2, 4, convention = code)"), parse("anisotropic(5 x2, 2)")
+    assert str(code) == "anisotropic(10, 10, 4, convention=code)"
+    assert str(paper) == "anisotropic(5, 5, 2)"
+    assert parse(str(code)) == code != paper
+    around = Sphere(3).uniform(50, generator=rng())
+    drawn = [one.draw(Sphere(3), around, generator=rng(1)) for one in (code, paper)]
+    assert torch.equal(*drawn)
+    for wrong, says in (
+        ("anisotropic(1, 2, convention=cod)", "convention 'cod': choose from paper, code; did you mean code"),
+        ("anisotropic(1, convention=code, 2)", "follows what has a name"),
+        ("anisotropic(1 x)", "'1 x' is not a number"),
+        ("anisotropic(a x3)", "'a x3' is not a number"),
+        ("vmf(convention=code)", "'convention=code' is not a number"),
+    ):
+        with pytest.raises(Impossible, match=says):
+            parse(wrong)
+
+
 def test_defaults_and_names() -> None:
     assert parse("laplace", scale=0.05) == parse("laplace(0.05)") == parse(" Laplace( scale = 5e-2 ) ")
     assert parse("gennorm(3)", scale=0.05) == parse("gennorm(3, 0.05)")

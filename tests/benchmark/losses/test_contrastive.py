@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,8 @@ from ident.benchmark.losses import fused, similarities
 from ident.benchmark.losses.adapters import ForCEBRA, ForMetricLearning
 from ident.benchmark.losses.contrastive import AnInfoNCE, InfoNCE
 from ident.benchmark.losses.similarities import Distance, Dot, Similarity
+from ident.benchmark.objectives import contrastive as objectives
+from ident.benchmark.pairs.batch import Batch, PairsAmong, PositivePairs
 from ident.benchmark.training import distributed
 from ident.render.errors import Impossible
 
@@ -194,6 +197,35 @@ def test_aninfonce_weighs_each_latent() -> None:
     own = -((anchor - positive) ** 2 * loss.precisions).sum(-1)
     expected = (torch.logsumexp(torch.cat([own[:, None], logits], 1), 1) - own).mean()
     assert torch.allclose(loss(anchor, positive), expected)
+
+
+@pytest.mark.parametrize(("convention", "factor"), [("paper", 1.0), ("code", 0.5)])
+@pytest.mark.parametrize("softplus", [False, True])
+def test_a_convention_says_what_a_precision_is(convention: str, factor: float, softplus: bool) -> None:
+    anchor, positive, loss = points(5, 3), points(5, 3, seed=1), AnInfoNCE(3, convention=convention, softplus=softplus)
+    loss = loss.double()
+    precisions = loss.precisions.tolist()
+    total = 0.0
+    for i in range(5):
+        logits = [
+            -factor * sum(p * (float(a) - float(b)) ** 2 for p, a, b in zip(precisions, anchor[i], other, strict=True))
+            for other in (positive[i], *(anchor[j] for j in range(5) if j != i))
+        ]
+        total -= math.log(math.exp(logits[0]) / sum(map(math.exp, logits))) / 5
+    assert loss(anchor, positive).item() == pytest.approx(total)
+    away = torch.cdist(anchor * torch.tensor(precisions).sqrt(), positive * torch.tensor(precisions).sqrt()) ** 2
+    torch.testing.assert_close(loss.critic(anchor, positive).detach(), -factor * away)
+
+
+def test_softplus_precisions_begin_as_small_draws() -> None:
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        raw = losses.AnInfoNCE(4000, softplus=True).raw_precisions.detach()
+    assert abs(float(raw.mean())) < 0.01
+    assert float(raw.std()) == pytest.approx(0.1, rel=0.05)
+    assert [name for name, _ in losses.AnInfoNCE(3).named_parameters()] == ["log_precisions"]
+    with pytest.raises(Impossible, match="convention 'cod': choose from paper, code; did you mean code"):
+        losses.AnInfoNCE(3, convention="cod")
 
 
 def test_closed_forms() -> None:
@@ -462,6 +494,47 @@ def test_with_many_positives_a_loss_is_that_of_each_pair_but_for_the_positive_am
     else:
         expected = others.log().mean() - near
     torch.testing.assert_close(found, expected)
+
+
+def test_with_many_positives_a_point_may_be_among_its_own_negatives() -> None:
+    z, pairs = points(6, 3), torch.tensor([[0, 1], [4, 2]])
+    away = -(torch.cdist(z, z) ** 2)
+    near, spread = away[tuple(pairs.T)].mean(), torch.logsumexp(away, 1).mean()
+    torch.testing.assert_close(InfoNCE("normal").among(z, pairs, itself=True), spread - near)
+    uneven = objectives.AU(0.7, 2.0, itself=True)
+    batch = Batch(z, (PairsAmong(slice(None), pairs),))
+    torch.testing.assert_close(uneven(lambda x: x, batch), 0.7 * (spread - math.log(6)) - 0.3 * near)
+
+
+def test_negatives_may_be_compared_with_the_positive() -> None:
+    z, pairs = points(8, 3), PositivePairs(slice(4), slice(4, 8))
+    total = 0.0
+    for i in range(4):
+        logits = [-float(((z[4 + i] - other) ** 2).sum()) for other in (z[i], *(z[j] for j in range(4) if j != i))]
+        total -= math.log(math.exp(logits[0]) / sum(map(math.exp, logits))) / 4
+    objective = objectives.InfoNCE("normal", against="positive")
+    assert objective(lambda x: x, Batch(z, (pairs,))).item() == pytest.approx(total)
+    for wrong in (replace(pairs, both=True), PairsAmong(slice(None), torch.tensor([[0, 1]]))):
+        with pytest.raises(Impossible, match="against=positive: takes anchors and a positive for each"):
+            objective(lambda x: x, Batch(z, (wrong,)))
+    with pytest.raises(Impossible, match="against 'negative': choose from anchor, positive"):
+        objectives.InfoNCE("normal", against="negative")
+    with pytest.raises(Impossible, match="itself: is of negatives that are compared with the anchor"):
+        objectives.InfoNCE("normal", against="positive", itself=True)
+
+
+def test_hard_negatives_may_be_all_that_there_are() -> None:
+    z, hard = points(8, 3), slice(8, 20)
+    observations = torch.cat([z, points(12, 3, seed=4)])
+    objective = objectives.InfoNCE("normal")
+    for only in (True, False):
+        pairs = PositivePairs(slice(4), slice(4, 8), hard=hard, only_hard=only)
+        total = 0.0
+        for i in range(4):
+            others = [*observations[8 + 3 * i : 11 + 3 * i], *([] if only else [z[j] for j in range(4) if j != i])]
+            logits = [-float(((z[i] - other) ** 2).sum()) for other in (z[4 + i], *others)]
+            total -= math.log(math.exp(logits[0]) / sum(map(math.exp, logits))) / 4
+        assert objective(lambda x: x, Batch(observations, (pairs,))).item() == pytest.approx(total)
 
 
 def test_aninfonce_compares_many_positives_by_its_precisions() -> None:

@@ -160,7 +160,10 @@ def test_the_decoder_mirrors_the_encoder(channels: int) -> None:
         (lambda: SlowVAE(dim=3, shape=(1, 16, 16), seed=0), "objective slow-vae: has no decoder of images 1 x 16 x 16"),
         (lambda: SlowVAE(1, 0, dim=3, shape=SHAPE, seed=0), "objective slow-vae: gamma is 0; give a number above 0"),
         (lambda: BetaVAE(float("nan"), dim=3, shape=SHAPE, seed=0), "objective beta-vae: beta is nan"),
-        (lambda: encoders.encoder(3, "box", network="conv", outputs=2, channels=1), "space box: the objective takes 2"),
+        (
+            lambda: encoders.encoder(3, "box", network="conv", outputs=2, shape=(1, 64, 64)),
+            "space box: the objective takes 2",
+        ),
     ],
 )
 def test_what_cannot_be(make: Callable[[], object], said: str) -> None:

@@ -14,6 +14,8 @@ from torchvision.transforms import functional as one
 
 from ident.benchmark.pairs import augmentations
 from ident.benchmark.pairs.augmentations import Augmentations
+from ident.benchmark.registry import AUGMENTATIONS
+from ident.render.errors import Impossible
 
 
 def generator(seed: int = 0) -> torch.Generator:
@@ -105,3 +107,49 @@ def test_the_same_seed_gives_the_same_and_another_another() -> None:
     assert draws[0].shape == IMAGES.shape
     assert draws[0].min() >= 0
     assert draws[0].max() <= 1
+
+
+def test_blurs_are_torchvisions() -> None:
+    for images, kernel in ((IMAGES, [3, 3]), (torch.rand(4, 1, 60, 100, generator=generator()), [11, 7])):
+        sigma = torch.linspace(0.1, 2.0, len(images))
+        expected = [one.gaussian_blur(image, kernel, [float(s)] * 2) for image, s in zip(images, sigma, strict=True)]
+        torch.testing.assert_close(augmentations.blurred(images, sigma), torch.stack(expected), atol=1e-5, rtol=0)
+
+
+def test_simclrs_flips_and_blurs_half_of_the_images() -> None:
+    image = torch.rand(1, 3, 6, 6, generator=generator()).expand(4000, -1, -1, -1)
+    still = replace(augmentations.RECIPES["simclr"], crop=False, jitter=0.0, grey=0.0)
+    flipped = replace(still, blur=0.0).draw(image, generator=generator(1))
+    was = (flipped == image.flip(-1)).flatten(1).all(1)
+    assert was.double().mean() == pytest.approx(0.5, abs=0.03)
+    assert torch.equal(flipped[~was], image[~was])
+    blurred = (replace(still, flip=0.0).draw(image, generator=generator(2)) != image).flatten(1).any(1)
+    assert blurred.double().mean() == pytest.approx(0.5, abs=0.03)
+    colourless = augmentations.RECIPES["simclr-grey"].draw(IMAGES[:, :1], generator=generator(3))
+    assert colourless.shape == IMAGES[:, :1].shape
+
+
+@pytest.mark.parametrize("name", AUGMENTATIONS)
+def test_a_view_has_one_augmentation_and_the_others_are_as_they_were(name: str) -> None:
+    images = (255 * torch.rand(64, 3, 16, 16, generator=generator())).round().to(torch.uint8)
+    have = torch.rand(64, generator=generator(1)) < 0.5
+    seen = torch.cat(list(augmentations.views(images.split(10), have, name, generator=generator(2))))
+    assert torch.equal(seen[~have], images[~have].float())
+    changed = (seen != images).flatten(1).any(1)
+    assert changed[have].double().mean() > 0.9
+    if name == "flip":
+        assert torch.equal(seen[have], images[have].flip(-1).float())
+    if name == "grey":
+        assert torch.equal(seen[have][:, 0], seen[have][:, 2])
+    if name == "brightness":  # the order of pixels stays, but for those that are as bright as can be
+        bright, dull = images[have].flatten(1).argmax(1, keepdim=True), images[have].flatten(1).argmin(1, keepdim=True)
+        flat = seen[have].flatten(1)
+        torch.testing.assert_close(flat.gather(1, bright)[:, 0], flat.amax(1), atol=1e-3, rtol=0)
+        torch.testing.assert_close(flat.gather(1, dull)[:, 0], flat.amin(1), atol=1e-3, rtol=0)
+
+
+def test_augmentations_that_nobody_knows() -> None:
+    with pytest.raises(
+        Impossible, match=r"^augmentations 'simclear': choose from zimmermann, simclr, simclr-grey, crop-flip; did"
+    ):
+        augmentations.recipe_of("simclear")

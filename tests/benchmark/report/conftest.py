@@ -26,7 +26,12 @@ from tests.render.store.test_dataset import paint
 SHORT = Training(steps=2, batch_size=16, learning_rate=1e-3, looks=2)
 QUICK = {
     stored: replace(
-        load_tier("laptop", stored=stored), name="quick", supervised=SHORT, unsupervised=SHORT, samples=32, render=None
+        load_tier("laptop", "dataset" if stored else "mixed"),
+        name="quick",
+        supervised=SHORT,
+        unsupervised=SHORT,
+        samples=32,
+        render=None,
     )
     for stored in (False, True)
 }

@@ -73,6 +73,19 @@ def test_a_users_may_show_our_runs(tmp_path: Path) -> None:
             load(tmp_path, wrong)
 
 
+def test_a_row_may_stand_for_many(tmp_path: Path) -> None:
+    over = (
+        'over = { d = [2, 3], batch = [8, 16] }\nx = "{batch}"\ncurve = "d = {d}"\n'
+        'tiers.laptop = { batch_size = "{batch}" }\n'
+    )
+    text = SUITE.replace('"mine"', '"d{d}-batch{batch}"').replace("sphere, uniform", "sphere({d}), uniform") + over
+    suite = load(tmp_path, text.replace("[[rows]]", "[every_row]\ntiers.laptop = { steps = 7 }\n[[rows]]"))
+    assert [row.id for row in suite.rows] == ["d2-batch8", "d2-batch16", "d3-batch8", "d3-batch16"]
+    last = suite.rows[-1]
+    assert (last.dim, last.x, last.curve) == (3, 16, "d = 3")
+    assert last.training_in("laptop") == {"steps": 7, "batch_size": 16}
+
+
 def test_modules_need_trust(tmp_path: Path) -> None:
     suite = load(tmp_path, SUITE.replace('"mcc"', '"evil:metric"').replace("infonce(vmf)", "worse:loss(3)"))
     assert suite.modules == ("evil:metric", "worse:loss")
@@ -146,10 +159,24 @@ NESTED = "x = " + "[" * 20 + "]" * 20
         (SUITE + "paper = { guessed = { r2 = [1, 1] } }", "paper, guessed .*: give a kind's mean and sd"),
         (SUITE + "paper = { identity = { r2 = [inf, 1] } }", "paper, identity"),
         (SUITE + 'matches = "yes"', "matches 'yes': give bool"),
-        (SUITE.replace('"sphere"', '"torus"'), "row mine: space 'torus': choose from sphere, box, unbounded"),
+        (
+            SUITE.replace('"sphere"', '"torus"'),
+            "row mine: space 'torus': choose from sphere, learned-sphere, box, unbounded",
+        ),
         (SUITE.replace("infonce", "infonse"), "objective 'infonse': choose from .*; did you mean infonce"),
         (SUITE + "tiers = { laptop = { lr = 3 } }", "tiers, laptop: nobody knows lr; there are steps"),
         (SUITE + "tiers = { laptop = { pairs = 3 } }", "tiers, laptop, pairs 3: give a table"),
+        (SUITE + "over = 3", "row mine, over 3: give a table of lists"),
+        (SUITE + "over = { a = [] }", "over .*: give a table of lists"),
+        (SUITE + "over = { a = [[1]] }", r"over \[1\]: give numbers, or short texts without braces"),
+        (SUITE + 'over = { a = ["{a}"] }', "over '{a}': give numbers, or short texts without braces"),
+        (SUITE + f"over = {{ a = {[*range(40)]}, b = {[*range(40)]} }}", "stands for 1600 rows; give at most 1000"),
+        (SUITE + f'over = {{ a = [1] }}\ncurve = "{"{a}" * 700}"', "is longer than 2000 letters"),
+        ('checks = ["r2"]\n' + SUITE, "check 'r2': choose from distances, orthogonality, leakage"),
+        ("checks = 3\n" + SUITE, "checks 3: give a list"),
+        ('targets = ["x"]\n' + SUITE, r"targets \('x',\): give a list of scores in percent"),
+        ("axes = { a = 3 }\n" + SUITE, "axes .*: give a table of figures"),
+        (SUITE + 'followed = "x"', "followed 'x': give bool"),
         ('runs = ["table4"]\n' + SUITE, r"runs \['table4'\]: choose from"),
     ],
 )

@@ -1,0 +1,207 @@
+"""Pictures with classes, whose factors nobody knows: CIFAR10, and folders of classes with image files in them."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache, cached_property, lru_cache
+from hashlib import sha256
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ident.benchmark.latents.spaces import Box
+from ident.benchmark.sources.data import NOWHERE, Data
+from ident.benchmark.sources.files import digest_of, folder_of
+from ident.benchmark.sources.sheets import SHOWN, neighbours, sheet
+from ident.benchmark.training.seeds import Stream, generator_of
+from ident.render.aliases import Float64s, Int64s, Uint8s
+from ident.render.errors import Impossible
+from ident.render.exchange import cifar10, folders
+from ident.render.threads import in_order
+from ident.render.worlds.factors import Category, Factor
+
+AHEAD = 4
+"""Batches, or parts of what is scored, that are read before the encoder asks for them."""
+AT_ONCE = 256
+"""Pictures that are encoded at a time where no gradients are wanted."""
+MEASURED = 10_000
+"""Pictures of which mean and standard deviation are taken."""
+SIZES = range(16, 1025)
+
+
+class Pictures(ABC):
+    """Pictures to train on and others to test on, each of a class. Their factors are not known but for the class."""
+
+    splits = ("test",)
+    ahead = AHEAD
+    encoded = True
+
+    def __init__(self, classes: tuple[str, ...], size: int, *, seed: int) -> None:
+        self.seed, self.classes, self.shape = seed, classes, (3, size, size)
+        self.factors = (Factor("class", Category(classes)),)
+        self.dim = 1
+        self.space = Box(1)
+
+    @abstractmethod
+    def labels(self, split: str) -> Int64s:
+        """The classes (n,) of a split, `train` or `test`."""
+
+    @abstractmethod
+    def read(self, split: str, indices: Int64s) -> Uint8s:
+        """Pictures (n, H, W, 3) of a split."""
+
+    def __len__(self) -> int:
+        return len(self.labels("train"))
+
+    def images(self, indices: Int64s, split: str = "train") -> Tensor:
+        """Images (n, 3, H, W) uint8, channels last in memory."""
+        return torch.from_numpy(np.ascontiguousarray(self.read(split, indices))).permute(0, 3, 1, 2)
+
+    def drawn(self, number: int, n: int) -> Int64s:
+        """The indices of n images for batch `number`: all come once, in an order of its own, before any comes again."""
+        epochs, places = np.divmod(np.arange(number * n, (number + 1) * n), len(self))
+        parts = [self.order(int(epoch))[places[epochs == epoch]] for epoch in np.unique(epochs)]
+        return np.concatenate(parts)
+
+    def order(self, epoch: int) -> Int64s:
+        """In which order all images come in an epoch."""
+        return torch.randperm(len(self), generator=generator_of(self.seed, Stream.BATCHES, epoch)).numpy()
+
+    def checked(self, size: int) -> int:
+        """A batch size, if there are as many images."""
+        if size > len(self):
+            raise Impossible(f"{len(self)} pictures, a batch has {size}; give fewer")
+        return size
+
+    def labelled(self, number: int, size: int, share: slice) -> tuple[Tensor, Tensor]:
+        """A share of batch `number` of images, and their classes (n, 1)."""
+        indices = self.drawn(number, self.checked(size))[share]
+        return self.images(indices), column(self.labels("train")[indices])
+
+    def counts(self) -> tuple[int, int]:
+        """How many pictures there are to train on, and others."""
+        return len(self.labels("train")), len(self.labels("test"))
+
+    def classified(self, fitted: int, tested: int) -> tuple[Tensor, Iterator[Tensor]]:
+        """Classes (n, 1) of so many pictures to train on and then of so many others; and these, some at a time."""
+        chosen = {split: spread(self.labels(split), n) for split, n in (("train", fitted), ("test", tested))}
+        labels = np.concatenate([self.labels(split)[indices] for split, indices in chosen.items()])
+        parts = [
+            (split, part)
+            for split, indices in chosen.items()
+            for part in np.array_split(indices, range(AT_ONCE, len(indices), AT_ONCE))
+            if len(part)
+        ]
+        read = in_order(lambda part: self.images(part[1], part[0]), parts, ahead=AHEAD)
+        return column(labels), (images for _, images in read)
+
+    def samples(self, split: str, n: int) -> tuple[Tensor, Iterator[Tensor]]:
+        """Classes (n, 1) of test pictures, and these."""
+        assert split in self.splits
+        return self.classified(0, min(n, len(self.labels(split))))
+
+    @cached_property
+    def moments(self) -> tuple[Sequence[float], Sequence[float]]:
+        """Mean and standard deviation of each channel from 0 to 1."""
+        chosen = spread(self.labels("train"), min(MEASURED, len(self)))
+        counts = np.zeros((3, 256))
+        for part in np.array_split(chosen, range(AT_ONCE, len(chosen), AT_ONCE)):
+            pictures = self.read("train", part)
+            counts += [np.bincount(pictures[..., channel].reshape(-1), minlength=256) for channel in range(3)]
+        shares: Float64s = counts / counts.sum(1, keepdims=True)
+        values = np.arange(256) / 255
+        mean = shares @ values
+        deviation = np.sqrt(shares @ values**2 - mean**2)
+        return mean.tolist(), np.where(deviation > 0, deviation, 1.0).tolist()
+
+    def measured(self) -> Tensor:
+        """Pictures are not whitened."""
+        raise Impossible("whiten: is for mixed latents; leave it out of the tier")
+
+    def picture(self, representation: Tensor) -> bytes:
+        """A PNG: in each row one of the first test pictures, then those whose representations (n, k) are nearest."""
+        rows, columns = SHOWN
+        nearest = neighbours(representation, rows, columns)
+        shown = spread(self.labels("test"), len(representation))[nearest.flatten().numpy()]
+        return sheet(self.images(shown, "test").unflatten(0, nearest.shape))
+
+
+class CIFAR10(Pictures):
+    """CIFAR10, in memory."""
+
+    def __init__(self, *, seed: int, data: Mapping[str, Data] = NOWHERE) -> None:
+        self.pictures = read_cifar10(folder_of(data, "", "cifar10"), self.digest(data=data))
+        super().__init__(cifar10.CLASSES, cifar10.SIDE, seed=seed)
+
+    def labels(self, split: str) -> Int64s:
+        """The classes (n,) of a split."""
+        return self.pictures[split][1]
+
+    def read(self, split: str, indices: Int64s) -> Uint8s:
+        """Pictures (n, 32, 32, 3) of a split."""
+        return self.pictures[split][0][indices]
+
+    @staticmethod
+    def digest(*, data: Mapping[str, Data] = NOWHERE) -> str:
+        """That of its files."""
+        return digest_of(cifar10.find(folder_of(data, "", "cifar10")))
+
+
+class ImageFolder(Pictures):
+    """A folder of classes with image files in them, read when they are asked for and brought to one size."""
+
+    def __init__(self, size: int = 224, *, seed: int, data: Mapping[str, Data] = NOWHERE) -> None:
+        self.size = checked_size(size)
+        self.folder = folders.read_folder(folder_of(data, "", "imagenet"))
+        super().__init__(self.folder.classes, size, seed=seed)
+
+    def labels(self, split: str) -> Int64s:
+        """The classes (n,) of a split."""
+        return self.folder.splits[split].labels
+
+    def read(self, split: str, indices: Int64s) -> Uint8s:
+        """Pictures (n, size, size, 3) of a split."""
+        paths = self.folder.splits[split].paths
+        return np.stack([folders.decode(paths[index], self.size) for index in indices])
+
+    @staticmethod
+    def digest(*_: object, data: Mapping[str, Data] = NOWHERE, **__: object) -> str:
+        """That of the names and sizes of its files."""
+        return digest_of_names(folder_of(data, "", "imagenet").absolute())
+
+
+@cache
+def digest_of_names(root: Path) -> str:
+    """The sha256 of the names and sizes of a folder's images: they are listed once, as there may be millions."""
+    digest = sha256()
+    for split, images in folders.read_folder(root).splits.items():
+        for path in images.paths:
+            name = path.relative_to(root).as_posix()
+            digest.update(f"{split} {name!r} {path.lstat().st_size}\n".encode())
+    return digest.hexdigest()
+
+
+def checked_size(size: int = 224) -> int:
+    """The side of pictures, if it is one."""
+    if type(size) is not int or size not in SIZES:
+        raise Impossible(f"image-folder: size {size!r}; give a whole number of pixels from {SIZES[0]} to {SIZES[-1]}")
+    return size
+
+
+@lru_cache(maxsize=1)
+def read_cifar10(place: Path, digest: str) -> Mapping[str, cifar10.Labelled]:  # noqa: ARG001  # which tells files from others
+    """The images and classes of each split, which several runs share."""
+    return cifar10.read_cifar10(cifar10.find(place))
+
+
+def spread(labels: Int64s, n: int) -> Int64s:
+    """The indices (n,) of pictures that lie evenly among all: where these are sorted by class, of all classes."""
+    return np.arange(n) * len(labels) // max(1, n)
+
+
+def column(labels: Int64s) -> Tensor:
+    """Classes (n,) as factors (n, 1)."""
+    return torch.from_numpy(labels.astype(np.float32))[:, None]
