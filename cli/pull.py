@@ -21,7 +21,6 @@ from ident.render.store.storage import Storage
 EPILOG = """\b
 Examples:
   ident pull 3dident                        data/3dident and data/3dident-test
-  ident pull kitti-masks                    data/kitti-masks, a single file
   ident pull mnist                          data/mnist, four files
   ident pull https://example.org/3dident
   ident pull s3://bucket/3dident --out data/mine

@@ -23,7 +23,7 @@ def later(*signals: signal.Signals) -> Iterator[None]:
     def set_other(number: int, handler: Any) -> Any:
         return signal.getsignal(number) if number in handlers else set_handler(number, handler)
 
-    signal.signal = set_other
+    signal.signal = set_other  # type: ignore[assignment]
     try:
         yield
     finally:

@@ -36,15 +36,20 @@ def most(n: int, fitted: int, tested: int) -> int:
 
 def told(factors: Float64s, representation: Float64s, *, kinds: Sequence[Kind]) -> Float64s:
     """For each tested row (m,) the share of its categories that linear classifiers tell, fitted on the first rows."""
-    categories = [number for number, kind in enumerate(kinds) if isinstance(kind, Category)]
-    if not categories:
-        raise Impossible("classes: none of the factors is a category; leave it out")
+    labels = classes_of(factors, kinds, "classes")
     fitted, _ = split(len(factors))
     mean, deviation = representation[:fitted].mean(0), representation[:fitted].std(0)
     outputs = (representation - mean) / np.where(deviation > 0, deviation, 1)
-    labels = factors[:, categories].astype(np.int64)
     hits = [classified(outputs[:fitted], of_one[:fitted], outputs[fitted:]) == of_one[fitted:] for of_one in labels.T]
     return np.asarray(np.mean(hits, 0), np.float64)
+
+
+def classes_of(factors: Float64s, kinds: Sequence[Kind], metric: str) -> Int64s:
+    """The factors (n, c) that are categories, of which a metric of this name needs one."""
+    categories = [number for number, kind in enumerate(kinds) if isinstance(kind, Category)]
+    if not categories:
+        raise Impossible(f"{metric}: none of the factors is a category; leave it out")
+    return factors[:, categories].astype(np.int64)
 
 
 def classified(outputs: Float64s, labels: Int64s, tested: Float64s) -> Int64s:

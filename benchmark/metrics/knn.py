@@ -2,28 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from ident.benchmark.metrics.classifier import resample, split
+from ident.benchmark.metrics.classifier import classes_of, resample, split
 from ident.benchmark.metrics.metric import Metric
 from ident.benchmark.registry import NEIGHBOURS
 from ident.render.aliases import Float64s, Int64s
 from ident.render.errors import Impossible
+from ident.render.worlds.factors import Kind
 
 LARGEST = 2**24
 """Distances that are held at a time."""
 
 
-def told(factors: Float64s, representation: Float64s, *, k: int) -> Float64s:
-    """Whether each tested row (m,) has the class that most of its k nearest rows have, of those that come first."""
+def told(factors: Float64s, representation: Float64s, *, k: int, kinds: Sequence[Kind]) -> Float64s:
+    """For each tested row (m,) the share of its categories that most of its k nearest rows have, of the first rows."""
+    categories = classes_of(factors, kinds, f"knn({k})")
     fitted, _ = split(len(factors))
     if fitted < k:
         raise Impossible(f"knn({k}): {fitted} rows vote; give more samples")
-    labels = np.unique(factors[:, 0], return_inverse=True)[1].astype(np.int64)
     nearest = neighbours(representation[:fitted], representation[fitted:], k)
-    return np.asarray(elected(labels[nearest], int(labels.max()) + 1) == labels[fitted:], np.float64)
+    hits = list[npt.NDArray[np.bool_]]()
+    for column in categories.T:
+        labels = np.unique(column, return_inverse=True)[1].astype(np.int64)
+        hits.append(elected(labels[nearest], int(labels.max()) + 1) == labels[fitted:])
+    return np.asarray(np.mean(hits, 0), np.float64)
 
 
 def neighbours(points: Float64s, others: Float64s, k: int) -> Int64s:
@@ -47,9 +55,8 @@ def elected(votes: Int64s, classes: int) -> Int64s:
 
 def knn(k: int) -> Metric:
     """The accuracy by k neighbours."""
-    return Metric(
-        f"knn({k})", np.mean, fit=partial(told, k=k), views="", per_factor=False, resample=resample, permutations=1
-    )
+    how: dict[str, Any] = {"needs": ("kinds",), "per_factor": False, "resample": resample, "permutations": 1}
+    return Metric(f"knn({k})", np.mean, fit=partial(told, k=k), views="", **how)
 
 
 KNN1, KNN5, KNN20, KNN200 = map(knn, NEIGHBOURS)

@@ -11,6 +11,9 @@ from ident.benchmark.metrics import knn, lookup
 from ident.benchmark.metrics.classifier import split
 from ident.benchmark.registry import NEIGHBOURS
 from ident.render.errors import Impossible
+from ident.render.worlds.factors import Category, Interval
+
+SEVEN = (Category(tuple("abcdefg")),)
 
 
 @pytest.mark.parametrize("k", NEIGHBOURS)
@@ -22,7 +25,7 @@ def test_it_is_scikit_learns(k: int, dim: int, monkeypatch: pytest.MonkeyPatch) 
     fitted, tested = split(1800)
     oracle = KNeighborsClassifier(k, algorithm="brute").fit(points[:fitted], labels[:fitted])
     monkeypatch.setattr(knn, "LARGEST", 7 * fitted)  # several parts, the last one shorter
-    score = metrics.score(f"knn({k})", labels[:, None], points, seed=0)
+    score = metrics.score(f"knn({k})", labels[:, None], points, seed=0, kinds=SEVEN)
     assert score.value == pytest.approx(oracle.score(points[fitted:], labels[fitted:]))
     assert 0.35 < score.value < 0.95
     assert score.chance == pytest.approx(0.25, abs=0.1)
@@ -40,4 +43,15 @@ def test_it_is_of_classified_images() -> None:
     with pytest.raises(Impossible, match=r"knn\(7\).*choose from"):
         lookup.load("knn(7)")
     with pytest.raises(Impossible, match=r"knn\(200\): 100 rows vote; give more samples"):
-        metrics.score("knn(200)", np.arange(120)[:, None] % 2, np.ones((120, 2)), seed=0)
+        metrics.score("knn(200)", np.arange(120)[:, None] % 2, np.ones((120, 2)), seed=0, kinds=SEVEN)
+
+
+def test_it_is_the_share_of_all_categories_and_of_nothing_else() -> None:
+    rng = np.random.default_rng(0)
+    factors = np.stack([rng.normal(size=600), rng.integers(0, 2, 600), rng.integers(0, 2, 600)], 1)
+    kinds = (Interval(-1, 1), *2 * (Category(("no", "yes")),))
+    outputs = 10 * factors[:, 1:2] + rng.normal(size=(600, 1))  # tell the first category, and not the second
+    value = metrics.score("knn(5)", factors, outputs, seed=0, kinds=kinds).value
+    assert value == pytest.approx(0.75, abs=0.07)
+    with pytest.raises(Impossible, match=r"knn\(5\): none of the factors is a category; leave it out"):
+        metrics.score("knn(5)", factors[:, :1], factors, seed=0, kinds=kinds[:1])
