@@ -78,4 +78,4 @@ def test_what_it_is_not_for() -> None:
         ({"convention": "cod"}, "convention 'cod': choose from paper, code; did you mean code"),
     ):
         with pytest.raises(Impossible, match=says):
-            objectives.TriCL(dim=3, **wrong)  # type: ignore[arg-type]
+            objectives.TriCL(dim=3, **wrong)

@@ -77,7 +77,8 @@ def test_what_has_collapsed_is_as_far_as_can_be() -> None:
 
 def test_a_critic_is_right_but_for_a_number_of_each_anchor() -> None:
     def ratio(x: Float64s) -> Float64s:
-        return -5 * ((x[:, None] - x[None]) ** 2).sum(-1)
+        squares: Float64s = ((x[:, None] - x[None]) ** 2).sum(-1)
+        return -5 * squares
 
     def dots(x: Float64s) -> Float64s:
         return 10 * x @ x.T  # -5 |a - b|^2 = 10 ab - 5 a^2 - 5 b^2

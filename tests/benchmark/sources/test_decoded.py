@@ -52,7 +52,8 @@ class Ramp(nn.Module):
     """A decoder that can be seen through: the first pixels are the latents' logits."""
 
     def forward(self, z: torch.Tensor) -> torch.Tensor:
-        return nn.functional.pad(z, (0, 784 - z.shape[1])).unflatten(1, (1, 28, 28))
+        images: torch.Tensor = nn.functional.pad(z, (0, 784 - z.shape[1])).unflatten(1, (1, 28, 28))
+        return images
 
 
 def source_of(folder: Path, space: str = "sphere(4)") -> Decoded:

@@ -79,7 +79,7 @@ def test_the_log_density_ratio_is_that_of_the_formulas(source: str, pairs: str, 
         "normal(0.7)": lambda far: stats.norm.logpdf(far, scale=0.7).sum(),
         "normal(0.5)": lambda far: stats.norm.logpdf(far, scale=0.5).sum(),
         "laplace(1)": lambda far: stats.laplace.logpdf(far).sum(),
-        "anisotropic(1 x2, 3, convention=code)": lambda far: -0.5 * far**2 @ [1, 1, 3],
+        "anisotropic(1 x2, 3, convention=code)": lambda far: float(-0.5 * far**2 @ [1, 1, 3]),
     }
 
     def logarithm(text: str, around: Float64s, at: Float64s) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from ident.render.errors import Failed, Impossible
 from ident.render.exchange import folders
 
 
-def write(path: Path, image: object, **options: object) -> Path:
+def write(path: Path, image: object, **options: Any) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     Image.fromarray(np.asarray(image, np.uint8)).save(path, **options)
     return path
