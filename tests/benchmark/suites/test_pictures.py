@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -169,6 +170,16 @@ def test_without_a_projector_there_is_no_backbone(root: Path, tmp_path: Path) ->
     identity = perform(run_of(root, "identity"), tmp_path, "cpu", lambda *_: None)
     assert identity is not None
     assert set(identity.scores) == {"test"}
+
+
+def test_a_recipe_has_what_tells_folders_apart(root: Path, tmp_path: Path) -> None:
+    shutil.copytree(root, tmp_path / "same")
+    shutil.copytree(root, tmp_path / "more")
+    (tmp_path / "more" / "dark" / "z.png").write_bytes((root / "dark" / "00.png").read_bytes())
+    recipe = run_of(root).recipe
+    assert run_of(tmp_path / "same").recipe == recipe
+    more = run_of(tmp_path / "more").recipe
+    assert {key for key, value in recipe.items() if more[key] != value} == {"data"}
 
 
 def test_by_the_command(root: Path, tmp_path: Path, ident_here: Command) -> None:
