@@ -1,4 +1,4 @@
-"""All metrics by name, and a user's own by module:name."""
+"""Metrics by name: loaded, checked and chosen. The names are in benchmark/registry.py; a user's is module:name."""
 
 from __future__ import annotations
 

@@ -213,7 +213,8 @@ def test_a_convention_says_what_a_precision_is(convention: str, factor: float, s
         ]
         total -= math.log(math.exp(logits[0]) / sum(map(math.exp, logits))) / 5
     assert loss(anchor, positive).item() == pytest.approx(total)
-    away = torch.cdist(anchor * torch.tensor(precisions).sqrt(), positive * torch.tensor(precisions).sqrt()) ** 2
+    scale = torch.tensor(precisions, dtype=torch.float64).sqrt()
+    away = torch.cdist(scale * anchor, scale * positive) ** 2
     torch.testing.assert_close(loss.critic(anchor, positive).detach(), -factor * away)
 
 
