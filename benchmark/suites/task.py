@@ -252,13 +252,13 @@ class RowTask:
 
     def look(self) -> dict[str, float]:
         """The scores that are taken on the way, and what the objective has learned."""
-        each = self.of_each(self.run.looks, "test")
+        followed = self.run.row.followed and self.run.kind == "unsupervised"
+        recovered = self.recovered("test") if followed else None
+        each = self.of_each(self.run.looks, "test", recovered)
         scores = {name: metrics.value(name, *pair, **more) for name, pair, more in each}
-        if self.run.row.followed and self.run.kind == "unsupervised":
-            each_latent = metrics.load("r2")(*self.recovered("test"))
-            scores |= {
-                f"r2 {name}": float(each_latent[list(some)].mean()) for name, some in self.run.row.groups.items()
-            }
+        if recovered is not None:
+            latents = metrics.load("r2")(*recovered)
+            scores |= {f"r2 {name}": float(latents[list(some)].mean()) for name, some in self.run.row.groups.items()}
             scores |= {"loss of the truth": self.least} if self.least is not None else {}
         return scores | {f"lambda {i}": value for i, value in enumerate(self.objective.learned())}
 
@@ -292,14 +292,16 @@ class RowTask:
         self, names: Iterable[str], split: str, recovered: tuple[Tensor, Tensor] | None = None
     ) -> Iterator[tuple[str, tuple[Tensor, Tensor], dict[str, Any]]]:
         """Names of metrics, each with factors (n, d), their representation (n, k), and what else it is given."""
-        seed = stream(self.run.seed, Stream.RESAMPLES)
+        seed, classified = stream(self.run.seed, Stream.RESAMPLES), dict[str, tuple[Tensor, Tensor, Sequence[Kind]]]()
         for name in names:
             augmentation = metrics.load(name).views
             if augmentation is None:
                 recovered = recovered or self.recovered(split)
                 yield name, recovered, {"seed": seed, "kinds": [factor.kind for factor in self.source.factors]}
             else:
-                labels, representation, kinds = self.classified(augmentation, split)
+                if augmentation not in classified:
+                    classified[augmentation] = self.classified(augmentation, split)
+                labels, representation, kinds = classified[augmentation]
                 yield name, (labels, representation), {"seed": seed, "kinds": kinds}
 
     def facts(self) -> dict[str, Any]:
