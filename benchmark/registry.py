@@ -260,6 +260,7 @@ ENCODERS = Family(
         "conv": f"{HERE}.models.convolutional:conv",
         "dense": f"{HERE}.models.dense:dense",
         "resnet18": f"{HERE}.models.encoders:resnet18",
+        "resnet18-narrow": f"{HERE}.models.encoders:resnet18_narrow",
         "resnet18-small": f"{HERE}.models.pooled:resnet18_small",
         "resnet50": f"{HERE}.models.encoders:resnet50",
         "resnet18-pooled": f"{HERE}.models.pooled:resnet18_pooled",

@@ -1,4 +1,4 @@
-"""ResNets whose output is what their last stage gives, pooled: what a projector is put behind."""
+"""ResNets whose output is what their last stage gives, pooled: what a projector or a hidden layer is put behind."""
 
 from __future__ import annotations
 
@@ -17,18 +17,23 @@ def resnet18_small(dim: int, channels: int = 3) -> nn.Sequential:
 
     It begins with a 3 x 3 convolution without a stride, and no pooling (Chen et al., 2020, appendix B.9).
     """
-    from torchvision.models.resnet import BasicBlock  # here: it takes a second, and mixed latents need none
-
     times = 2 ** (STAGES - 1)
     if dim % times:
         raise Impossible(
             f"encoder resnet18-small: of {dim} outputs; give a multiple of {times}, as its stages double in width, "
             "and a projector behind it, like [512, 512, 256]"
         )
-    before = dim // times
-    layers: list[nn.Module] = [nn.Conv2d(channels, before, 3, padding=1, bias=False), nn.BatchNorm2d(before), nn.ReLU()]
+    return residual(nn.Conv2d(channels, dim // times, 3, padding=1, bias=False))
+
+
+def residual(stem: nn.Conv2d) -> nn.Sequential:
+    """A convolution, the stages of a ResNet18, of which the first has its channels, and pooling: (n, 8 x channels)."""
+    from torchvision.models.resnet import BasicBlock  # here: it takes a second, and mixed latents need none
+
+    first = before = stem.out_channels
+    layers: list[nn.Module] = [stem, nn.BatchNorm2d(first), nn.ReLU()]
     for stage in range(STAGES):
-        width = dim // times * 2**stage
+        width = first * 2**stage
         for block in range(BLOCKS):
             stride = 2 if stage and not block else 1
             shortcut = (

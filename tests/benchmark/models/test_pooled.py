@@ -32,6 +32,23 @@ def test_a_narrow_one_has_as_many_outputs_as_it_is_told() -> None:
         pooled.resnet18_small(10)
 
 
+def test_half_as_wide_without_pooling_it_is_torchvisions_too() -> None:
+    ours, theirs = encoders.encoder(10, "unbounded", network="resnet18-narrow"), models.resnet18(num_classes=100)
+    theirs.maxpool = nn.Identity()
+    shapes = [tuple(one.shape) for one in ours.state_dict().values()]
+    halves = [
+        tuple(side if side < 64 or side == 100 else side // 2 for side in one.shape)
+        for one in theirs.state_dict().values()
+    ]
+    assert shapes == [*halves, (10, 100), (10,)]
+    stages = pooled.residual(theirs.conv1)
+    stages.load_state_dict(dict(zip(stages.state_dict(), theirs.state_dict().values(), strict=False)))
+    theirs.fc = nn.Identity()
+    images = torch.rand(2, 3, 64, 64, generator=torch.Generator().manual_seed(0))
+    torch.testing.assert_close(stages.eval()(images), theirs.eval()(images))
+    assert ours(images).shape == (2, 10)
+
+
 def test_those_of_fixed_width() -> None:
     assert pooled.resnet18_pooled(512)(torch.rand(1, 3, 64, 64)).shape == (1, 512)
     with pytest.raises(Impossible, match=r"^encoder resnet50-pooled: of 512 outputs; it has 2048, give a projector"):
