@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cache, cached_property, lru_cache
-from hashlib import sha256
+from functools import cached_property, lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -155,7 +154,7 @@ class ImageFolder(Pictures):
 
     def __init__(self, size: int = 224, *, seed: int, data: Mapping[str, Data] = NOWHERE) -> None:
         self.size = checked_size(size)
-        self.folder = folders.read_folder(folder_of(data, "", "imagenet"))
+        self.folder = folder_in(data)
         super().__init__(self.folder.classes, size, seed=seed)
 
     def labels(self, split: str) -> Int64s:
@@ -170,18 +169,19 @@ class ImageFolder(Pictures):
     @staticmethod
     def digest(*_: object, data: Mapping[str, Data] = NOWHERE, **__: object) -> str:
         """That of the names and sizes of its files."""
-        return digest_of_names(folder_of(data, "", "imagenet").absolute())
+        return folder_in(data).digest
 
 
-@cache
-def digest_of_names(root: Path) -> str:
-    """The sha256 of the names and sizes of a folder's images: they are listed once, as there may be millions."""
-    digest = sha256()
-    for split, images in folders.read_folder(root).splits.items():
-        for path in images.paths:
-            name = path.relative_to(root).as_posix()
-            digest.update(f"{split} {name!r} {path.lstat().st_size}\n".encode())
-    return digest.hexdigest()
+def folder_in(data: Mapping[str, Data]) -> folders.Folder:
+    """The folder of classes at a place."""
+    root = folder_of(data, "", "imagenet")
+    return read_folder(root, root.absolute())
+
+
+@lru_cache(maxsize=1)
+def read_folder(root: Path, absolute: Path) -> folders.Folder:  # noqa: ARG001  # which tells working directories apart
+    """A folder of classes: it is listed once for all runs and their digests, as it may have millions of images."""
+    return folders.read_folder(root)
 
 
 def checked_size(size: int = 224) -> int:

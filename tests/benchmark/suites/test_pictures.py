@@ -94,6 +94,7 @@ def test_each_picture_comes_once_an_epoch(root: Path) -> None:
     source = source_of(root)
     n = len(source)
     assert (n, source.counts(), source.classes) == (60, (60, 12), ("bright", "dark"))
+    assert source_of(root, 1).folder is source.folder  # it is listed once
     drawn = np.concatenate([source.drawn(number, 7) for number in range(60)])
     for epoch in range(7):
         assert sorted(drawn[epoch * n : (epoch + 1) * n]) == list(range(n))
