@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
@@ -254,8 +255,9 @@ class RowTask:
         """The scores that are taken on the way, and what the objective has learned."""
         followed = self.run.row.followed and self.run.kind == "unsupervised"
         recovered = self.recovered("test") if followed else None
-        each = self.of_each(self.run.looks, "test", recovered)
-        scores = {name: metrics.value(name, *pair, **more) for name, pair, more in each}
+        alike = self.alike(self.run.looks, "test", recovered)
+        values = {name: metrics.value(name, *pair, **more) for names, pair, more in alike for name in names}
+        scores = {name: values[name] for name in self.run.looks}
         if recovered is not None:
             latents = metrics.load("r2")(*recovered)
             scores |= {f"r2 {name}": float(latents[list(some)].mean()) for name, some in self.run.row.groups.items()}
@@ -283,26 +285,31 @@ class RowTask:
 
     def scores(self, split: str, factors: Tensor, representation: Tensor) -> dict[str, Score]:
         """All scores of what is recovered of a split, and its suite's checks, with intervals and chance."""
-        known = self.facts()
-        checks = [name for name in self.run.checks if not metrics.load(name).lacks(known)]
-        each = self.of_each((*self.run.metrics, *checks), split, (factors, representation))
-        return {name: metrics.score(name, *pair, **(more | known)) for name, pair, more in each}
+        known, scores = self.facts(), dict[str, Score]()
+        checks = (name for name in self.run.checks if not metrics.load(name).lacks(known))
+        reported = (*self.run.metrics, *checks)
+        for names, pair, more in self.alike(reported, split, (factors, representation)):
+            outcomes = metrics.score_each(names, *pair, **(more | known))
+            for name, (_, outcome) in zip(names, outcomes, strict=True):
+                if isinstance(outcome, Impossible):
+                    raise outcome
+                scores[name] = outcome
+        return {name: scores[name] for name in reported}
 
-    def of_each(
+    def alike(
         self, names: Iterable[str], split: str, recovered: tuple[Tensor, Tensor] | None = None
-    ) -> Iterator[tuple[str, tuple[Tensor, Tensor], dict[str, Any]]]:
-        """Names of metrics, each with factors (n, d), their representation (n, k), and what else it is given."""
-        seed, classified = stream(self.run.seed, Stream.RESAMPLES), dict[str, tuple[Tensor, Tensor, Sequence[Kind]]]()
+    ) -> Iterator[tuple[Sequence[str], tuple[Tensor, Tensor], dict[str, Any]]]:
+        """Names of metrics, the factors (n, d) and representation (n, k) that these share, and what else they take."""
+        of_views = defaultdict[str | None, list[str]](list)
         for name in names:
-            augmentation = metrics.load(name).views
+            of_views[metrics.load(name).views].append(name)
+        for augmentation, alike in of_views.items():
             if augmentation is None:
-                recovered = recovered or self.recovered(split)
-                yield name, recovered, {"seed": seed, "kinds": [factor.kind for factor in self.source.factors]}
+                factors, representation = recovered or self.recovered(split)
+                kinds: Sequence[Kind] = [factor.kind for factor in self.source.factors]
             else:
-                if augmentation not in classified:
-                    classified[augmentation] = self.classified(augmentation, split)
-                labels, representation, kinds = classified[augmentation]
-                yield name, (labels, representation), {"seed": seed, "kinds": kinds}
+                factors, representation, kinds = self.classified(augmentation, split)
+            yield alike, (factors, representation), {"seed": stream(self.run.seed, Stream.RESAMPLES), "kinds": kinds}
 
     def facts(self) -> dict[str, Any]:
         """What checks can be given: what theory says of the row, and what the objective has learned and compares by."""
