@@ -208,10 +208,8 @@ class RowTask:
             if (augmentations := getattr(self.pairs, "augmentations", None)) is None:
                 return shown
             source: Any = self.source
-            image = source.images(np.zeros(1, np.int64)).repeat(pictures.VIEWS, 1, 1, 1).float() / 255
-            generator = generator_of(self.run.seed, Stream.VIEWS)
-            augmented = 255 * augmentations.draw(image, generator=generator)
-            return (*shown, pictures.projected(augmented, self.represent, decode))
+            views = pictures.views(source.images(np.zeros(1, np.int64)), augmentations, seed=self.run.seed)
+            return (*shown, pictures.projected(views, self.represent, decode))
 
     def before_projector(self, observations: Tensor) -> Tensor:
         """What the projector takes (n, k) of observations (n, ...)."""
