@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -29,6 +29,7 @@ POSITIVES = {"auto": "auto", "exact": "rendered", "nearest": "nearest"}
 """Where positives come from, and what the sampler calls that."""
 
 
+@dataclass(eq=False)
 class OfImages:
     """Pairs of stored images. With `both` each positive is an anchor, too.
 
@@ -36,23 +37,22 @@ class OfImages:
     itself: see `bank`. They give way to plain batches over the share `fade` of the training.
     """
 
-    def __init__(
-        self,
-        source: Images | Pictures | Decoded,
-        *,
-        steps: int,
-        batch_size: int,
-        both: bool = False,
-        groups: int = 0,
-        fade: tuple[float, float] = (0.5, 0.95),
-    ) -> None:
-        if type(both) is not bool:
-            raise Impossible(f"both {both!r}: give true or false")
-        self.source, self.both = source, both
+    source: Images | Pictures | Decoded
+    _: KW_ONLY
+    steps: int
+    batch_size: int
+    both: bool = False
+    groups: int = 0
+    fade: tuple[float, float] = (0.5, 0.95)
+
+    def __post_init__(self) -> None:
+        if type(self.both) is not bool:
+            raise Impossible(f"both {self.both!r}: give true or false")
         self.bank = None
-        if specification := of_options(groups, fade):
-            sizes = {"images": len(source), "dim": source.dim, "batch_size": batch_size, "steps": steps}
-            self.bank = Bank(specification, **sizes, ahead=source.ahead, seed=source.seed)
+        if specification := of_options(self.groups, self.fade):
+            sizes = {"images": len(self.source), "dim": self.source.dim}
+            sizes |= {"batch_size": self.batch_size, "steps": self.steps}
+            self.bank = Bank(specification, **sizes, ahead=self.source.ahead, seed=self.source.seed)
 
     def comparisons(self, size: int, *, grouped: bool) -> tuple[Comparison, ...]:
         """Of anchors and then their positives: all with each other, or each group within itself."""
@@ -63,6 +63,7 @@ class OfImages:
         return tuple(PositivePairs(*pair, both=self.both, weight=each / size) for pair in pairs)
 
 
+@dataclass(eq=False)
 class Around(OfImages):
     """Anchors and a positive around each: its own, which was rendered for it, or the image nearest to a draw.
 
@@ -71,36 +72,28 @@ class Around(OfImages):
     """
 
     source: Images
+    conditional: str
+    _: KW_ONLY
+    scale: float = SCALE
+    positives: str = "auto"
+    spread: float = 0.0
+    lasts: float = 0.5
 
-    def __init__(
-        self,
-        source: Images,
-        conditional: str,
-        *,
-        steps: int,
-        batch_size: int,
-        scale: float = SCALE,
-        both: bool = False,
-        groups: int = 0,
-        fade: tuple[float, float] = (0.5, 0.95),
-        positives: str = "auto",
-        spread: float = 0.0,
-        lasts: float = 0.5,
-    ) -> None:
-        super().__init__(source, steps=steps, batch_size=batch_size, both=both, groups=groups, fade=fade)
-        if positives not in POSITIVES:
-            raise unknown("positives", positives, POSITIVES)
-        self.steps, self.curriculum = steps, Curriculum(spread, lasts=lasts)
-        self.conditional, self.how = distributions.parse(conditional, scale), POSITIVES[positives]
-        if positives == "exact":
-            check_positives(source.train, str(self.conditional))
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.positives not in POSITIVES:
+            raise unknown("positives", self.positives, POSITIVES)
+        self.curriculum = Curriculum(self.spread, lasts=self.lasts)
+        self.distribution = distributions.parse(self.conditional, self.scale)
+        if self.positives == "exact":
+            check_positives(self.source.train, str(self.distribution))
 
     @cached_property
     def sampler(self) -> Sampler:
         """What draws the pairs; of nearest neighbours by an index, which takes a while to build."""
-        seed, written = stream(self.source.seed, Stream.BATCHES), str(self.conditional)
-        data = self.source.train
-        sampler = open_sampler(data, written, space="box", seed=seed, pairs=self.how, say=lambda _: None)
+        seed, written = stream(self.source.seed, Stream.BATCHES), str(self.distribution)
+        data, how = self.source.train, POSITIVES[self.positives]
+        sampler = open_sampler(data, written, space="box", seed=seed, pairs=how, say=lambda _: None)
         sampler.tune(RECALL, say=lambda _: None)
         return sampler
 
@@ -109,7 +102,7 @@ class Around(OfImages):
         """How far draws of the conditional are from their anchors."""
         z = torch.from_numpy(self.source.latents[: mixed.MEASURED].copy())
         generator = generator_of(self.source.seed, Stream.MEASURES)
-        return curriculum.moved(z, self.conditional.draw(self.source.space, z, generator=generator))
+        return curriculum.moved(z, self.distribution.draw(self.source.space, z, generator=generator))
 
     def batch(self, number: int, size: int, anchors: Tensor | None = None) -> Batch:
         """Batch `number`: images of anchors, then of their positives; of anchors that are drawn, or of these."""
@@ -130,22 +123,15 @@ class Around(OfImages):
         return Batch(as_tensor(images), self.comparisons(size, grouped=anchors is not None), images=kept)
 
 
+@dataclass(eq=False)
 class Augmented(OfImages):
     """Two augmentations of one image, by a recipe, are a positive pair."""
 
-    def __init__(
-        self,
-        source: Images | Pictures | Decoded,
-        recipe: str = "zimmermann",
-        *,
-        steps: int,
-        batch_size: int,
-        both: bool = False,
-        groups: int = 0,
-        fade: tuple[float, float] = (0.5, 0.95),
-    ) -> None:
-        super().__init__(source, steps=steps, batch_size=batch_size, both=both, groups=groups, fade=fade)
-        self.augmentations = recipe_of(recipe)
+    recipe: str = "zimmermann"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.augmentations = recipe_of(self.recipe)
 
     def batch(self, number: int, size: int, anchors: Tensor | None = None) -> Batch:
         """Batch `number`, of images that are not augmented yet: drawn, or these."""

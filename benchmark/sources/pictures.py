@@ -15,6 +15,7 @@ from ident.benchmark.latents.spaces import Box
 from ident.benchmark.sources.data import NOWHERE, Data
 from ident.benchmark.sources.files import digest_of, folder_of
 from ident.benchmark.sources.sheets import SHOWN, neighbours, sheet
+from ident.benchmark.sources.source import check_size
 from ident.benchmark.training.seeds import Stream, generator_of
 from ident.render.aliases import Float64s, Int64s, Uint8s
 from ident.render.errors import Impossible
@@ -153,7 +154,8 @@ class ImageFolder(Pictures):
     """A folder of classes with image files in them, read when they are asked for and brought to one size."""
 
     def __init__(self, size: int = 224, *, seed: int, data: Mapping[str, Data] = NOWHERE) -> None:
-        self.size = checked_size(size)
+        check_size(size, SIZES, "image-folder")
+        self.size = size
         self.folder = folder_in(data)
         super().__init__(self.folder.classes, size, seed=seed)
 
@@ -182,13 +184,6 @@ def folder_in(data: Mapping[str, Data]) -> folders.Folder:
 def read_folder(root: Path, absolute: Path) -> folders.Folder:  # noqa: ARG001  # which tells working directories apart
     """A folder of classes: it is listed once for all runs and their digests, as it may have millions of images."""
     return folders.read_folder(root)
-
-
-def checked_size(size: int = 224) -> int:
-    """The side of pictures, if it is one."""
-    if type(size) is not int or size not in SIZES:
-        raise Impossible(f"image-folder: size {size!r}; give a whole number of pixels from {SIZES[0]} to {SIZES[-1]}")
-    return size
 
 
 @lru_cache(maxsize=1)

@@ -8,6 +8,7 @@ from typing import Protocol
 from torch import Tensor
 
 from ident.benchmark.latents.spaces import Space
+from ident.render.errors import Impossible
 from ident.render.worlds.factors import Factor
 
 
@@ -44,3 +45,9 @@ class Source(Protocol):
 
     def picture(self, representation: Tensor) -> bytes | None:
         """A PNG of what lies near in the representation (n, k) of the first test samples, if that can be seen."""
+
+
+def check_size(size: object, sizes: range, name: str) -> None:
+    """Refuse what is no side of a source's images."""
+    if type(size) is not int or size not in sizes:
+        raise Impossible(f"{name}: size {size!r}; give a whole number of pixels from {sizes[0]} to {sizes[-1]}")
