@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ident.benchmark.pairs.batch import Batch, PositivePairs
+from ident.benchmark.pairs.batch import Batch, Pairs, PositivePairs
 from ident.benchmark.training import distributed
 from ident.benchmark.training.seeds import Stream
 from ident.render.aliases import Float64s, Int64s
@@ -51,7 +51,7 @@ def batch_of(images: Tensor, number: int, size: int) -> Batch:
     return Batch(own, (PositivePairs(slice(size), slice(size, 2 * size)),), number=number)
 
 
-class Changes:
+class Changes(Pairs):
     """Pairs of images whose classes differ as `changed` says."""
 
     def __init__(self, source: Classes) -> None:
@@ -121,7 +121,7 @@ def laplace_table(size: int) -> Float64s:
     return shares
 
 
-class Temporal:
+class Temporal(Pairs):
     """Frames of a sequence, and frames that come 1 to `most` later, or the last one."""
 
     def __init__(self, source: Recorded, most: int = 1) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -12,9 +12,9 @@ from torch import Tensor
 from ident.benchmark.latents import distributions
 from ident.benchmark.latents.distributions import SCALE
 from ident.benchmark.pairs import curriculum
-from ident.benchmark.pairs.augmentations import recipe_of, views
+from ident.benchmark.pairs.augmentations import Augmentations, recipe_of, views
 from ident.benchmark.pairs.bank import Bank, of_options
-from ident.benchmark.pairs.batch import Batch, Comparison, PositivePairs
+from ident.benchmark.pairs.batch import Batch, Comparison, Pairs, PositivePairs
 from ident.benchmark.pairs.curriculum import Curriculum
 from ident.benchmark.pairs.samplers import RECALL, RenderedSampler, Sampler, check_positives, open_sampler
 from ident.benchmark.sources import mixed
@@ -30,7 +30,7 @@ POSITIVES = {"auto": "auto", "exact": "rendered", "nearest": "nearest"}
 
 
 @dataclass(eq=False)
-class OfImages:
+class OfImages(Pairs):
     """Pairs of stored images. With `both` each positive is an anchor, too.
 
     With `groups` of so many pairs, batches are of images that the encoder finds alike, each group compared within
@@ -48,7 +48,6 @@ class OfImages:
     def __post_init__(self) -> None:
         if type(self.both) is not bool:
             raise Impossible(f"both {self.both!r}: give true or false")
-        self.bank = None
         if specification := of_options(self.groups, self.fade):
             sizes = {"images": len(self.source), "dim": self.source.dim}
             sizes |= {"batch_size": self.batch_size, "steps": self.steps}
@@ -128,6 +127,7 @@ class Augmented(OfImages):
     """Two augmentations of one image, by a recipe, are a positive pair."""
 
     recipe: str = "zimmermann"
+    augmentations: Augmentations = field(init=False)
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ident.benchmark.pairs.batch import Batch, PositivePairs
+from ident.benchmark.pairs.batch import Batch, Pairs, PositivePairs
 from ident.benchmark.registry import Argument
 from ident.benchmark.sources.dataset import Images
 from ident.benchmark.training import distributed
@@ -18,7 +18,7 @@ Choose = Callable[..., tuple[Any, Any]]
 """Of factors (n, d), a size, the row's arguments and a generator `rng`: anchors (size,) and positives (size,)."""
 
 
-class Own:
+class Own(Pairs):
     """Pairs of images that a function chooses; the same ones for the same batch number."""
 
     def __init__(self, source: Images, name: str, choose: Choose, *arguments: Argument, **keywords: Argument) -> None:

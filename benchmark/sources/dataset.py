@@ -12,12 +12,12 @@ from torch import Tensor
 
 from ident.benchmark.latents.spaces import Box
 from ident.benchmark.sources.data import Data
+from ident.benchmark.sources.source import Source
 from ident.benchmark.training.seeds import Stream, generator_of
 from ident.render.aliases import Array, Float32s, Int64s
 from ident.render.errors import Impossible
 from ident.render.store.dataset import Dataset
 from ident.render.threads import in_order
-from ident.render.worlds.factors import Factor
 
 AHEAD = 8
 """Batches, or parts of the test set, that are decoded before the encoder asks for them."""
@@ -25,33 +25,24 @@ AT_ONCE = 256
 """Images that are encoded at a time where no gradients are wanted."""
 
 
-class Images:
+class Images(Source):
     """Images to train on, and images to test on; what was rendered of the first is what batches are drawn of."""
 
     splits = ("test", "train")
     ahead = AHEAD
-    encoded = True
 
     def __init__(self, *, seed: int, data: Mapping[str, Data]) -> None:
         self.seed = seed
         self.data = {split: Dataset(data[split].place) for split in self.splits}
         self.train = self.data["train"]
-        self.dim = len(self.train.names)
+        self.factors = self.train.factors
+        self.dim = len(self.factors)
         self.space = Box(self.dim)
+        height, width, channels = self.train.shape
+        self.shape = (channels, height, width)
 
     def __len__(self) -> int:
         return len(self.train)
-
-    @property
-    def shape(self) -> tuple[int, int, int]:
-        """Of an image: channels, height, width."""
-        height, width, channels = self.train.shape
-        return channels, height, width
-
-    @property
-    def factors(self) -> tuple[Factor, ...]:
-        """What varies from image to image."""
-        return self.train.factors
 
     @property
     def latents(self) -> Float32s:
@@ -90,10 +81,6 @@ class Images:
     def moments(self) -> tuple[Sequence[float], Sequence[float]]:
         """Mean and standard deviation of each channel from 0 to 1."""
         return self.train.manifest.moments()
-
-    def measured(self) -> Tensor:
-        """Images are not whitened."""
-        raise Impossible("whiten: is for mixed latents; leave it out of the tier")
 
     def picture(self, representation: Tensor, rows: int = 6, columns: int = 6) -> bytes:
         """A PNG: in each row an image of the test set, then those whose representations (n, k) are nearest."""

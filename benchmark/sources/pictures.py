@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -15,7 +15,7 @@ from ident.benchmark.latents.spaces import Box
 from ident.benchmark.sources.data import NOWHERE, Data
 from ident.benchmark.sources.files import digest_of, folder_of
 from ident.benchmark.sources.sheets import SHOWN, neighbours, sheet
-from ident.benchmark.sources.source import check_size
+from ident.benchmark.sources.source import Source, check_size
 from ident.benchmark.training.seeds import Stream, generator_of
 from ident.render.aliases import Float64s, Int64s, Uint8s
 from ident.render.errors import Impossible
@@ -32,12 +32,10 @@ MEASURED = 10_000
 SIZES = range(16, 1025)
 
 
-class Pictures(ABC):
+class Pictures(Source):
     """Pictures to train on and others to test on, each of a class. Their factors are not known but for the class."""
 
-    splits = ("test",)
     ahead = AHEAD
-    encoded = True
 
     def __init__(self, classes: tuple[str, ...], size: int, *, seed: int) -> None:
         self.seed, self.classes, self.shape = seed, classes, (3, size, size)
@@ -116,10 +114,6 @@ class Pictures(ABC):
         mean = shares @ values
         deviation = np.sqrt(shares @ values**2 - mean**2)
         return mean.tolist(), np.where(deviation > 0, deviation, 1.0).tolist()
-
-    def measured(self) -> Tensor:
-        """Pictures are not whitened."""
-        raise Impossible("whiten: is for mixed latents; leave it out of the tier")
 
     def picture(self, representation: Tensor) -> bytes:
         """A PNG: in each row one of the first test pictures, then those whose representations (n, k) are nearest."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from typing import Protocol
 
 from torch import Tensor
 
@@ -12,39 +12,45 @@ from ident.render.errors import Impossible
 from ident.render.worlds.factors import Factor
 
 
-class Source(Protocol):
-    """Observations and factors, the same for the same seed."""
+class Source(ABC):
+    """Observations and factors, the same for the same seed: all that a training may ask of them."""
 
+    seed: int
     dim: int
     """How many factors there are."""
     space: Space
     """Where they live."""
-    splits: tuple[str, ...]
+    factors: tuple[Factor, ...]
+    """What each of them is."""
+    shape: tuple[int, ...] | None = None
+    """Channels, height and width of observations that are images."""
+    splits: tuple[str, ...] = ("test",)
     """Of what scores are taken; `test` is among them."""
-    ahead: int
+    ahead: int = 0
     """How many batches threads draw before they are asked for; 0 where drawing takes no time."""
-    encoded: bool
+    encoded: bool = True
     """Whether an encoder has something to find: observations are not the factors themselves."""
 
-    @property
-    def factors(self) -> tuple[Factor, ...]:
-        """What each of them is."""
-
+    @abstractmethod
     def labelled(self, number: int, size: int, share: slice) -> tuple[Tensor, Tensor]:
         """A share of batch `number` of `size` observations, and their factors (n, dim)."""
 
+    @abstractmethod
     def samples(self, split: str, n: int) -> tuple[Tensor, Iterator[Tensor]]:
         """Factors (n, dim) of a split, or of all that it has, and what they look like: some at a time."""
 
     @property
     def moments(self) -> tuple[Sequence[float], Sequence[float]] | None:
         """Mean and standard deviation of each channel from 0 to 1, of images."""
+        return None
 
     def measured(self) -> Tensor:
         """Observations (n, k) by which others are whitened."""
+        raise Impossible("whiten: is for mixed latents; leave it out of the tier")
 
-    def picture(self, representation: Tensor) -> bytes | None:
+    def picture(self, representation: Tensor) -> bytes | None:  # noqa: ARG002
         """A PNG of what lies near in the representation (n, k) of the first test samples, if that can be seen."""
+        return None
 
 
 def check_size(size: object, sizes: range, name: str) -> None:

@@ -50,7 +50,11 @@ LEAST = 20
 def source_of(run: Run, device: torch.device) -> Source:
     """The source of a run."""
     available = {"seed": run.seed, "device": device, "data": run.data, "decoders": partial(decoder_of, run.tier)}
-    source: Source = SOURCES.make(run.row.source, **available)
+    source = SOURCES.make(run.row.source, **available)
+    if not isinstance(source, Source):
+        raise Impossible(
+            f"source {run.row.source}: gave {type(source).__name__}; give what inherits {Source.__module__}.Source"
+        )
     return source
 
 
@@ -65,7 +69,9 @@ def pairs_of(run: Run, source: Source) -> Pairs:
         return OwnPairs(source, run.pairs.name, entry, *run.pairs.arguments, **dict(run.pairs.keywords))
     training = run.training
     context = {"seed": run.seed, "steps": training.steps, "batch_size": training.batch_size}
-    pairs: Pairs = PAIRS.make(run.pairs, source, **context, **run.options)
+    pairs = PAIRS.make(run.pairs, source, **context, **run.options)
+    if not isinstance(pairs, Pairs):
+        raise Impossible(f"pairs {run.pairs}: gave {type(pairs).__name__}; give what inherits {Pairs.__module__}.Pairs")
     return pairs
 
 
@@ -84,7 +90,7 @@ def objective_of(run: Run, source: Source) -> Objective:
         if slot.name in OBJECTIVES.entries or (isinstance(entry, type) and issubclass(entry, Objective)):
             context = {"dim": latents_of(run, source), "conditionals": len(run.row.conditionals), "seed": run.seed}
             context |= run.objective_options
-            objective: Objective = OBJECTIVES.make(slot, **context, shape=getattr(source, "shape", None))
+            objective: Objective = OBJECTIVES.make(slot, **context, shape=source.shape)
             return objective
         return Own(slot.name, entry(*slot.arguments) if isinstance(entry, type) else entry)
 
@@ -125,8 +131,7 @@ class RowTask:
         if run.kind not in UNTRAINED:
             self.objective = objective_of(run, self.source)
             self.pairs = pairs_of(run, self.source)
-            self.memory = getattr(self.pairs, "bank", None) or self.memory
-        shape = getattr(self.source, "shape", None)
+            self.memory = self.pairs.bank or self.memory
         with seeded(stream(run.seed, Stream.ENCODER)):
             encoder = encoders.encoder(
                 latents_of(run, self.source),
@@ -134,7 +139,7 @@ class RowTask:
                 run.side,
                 model.encoder,
                 outputs=self.objective.outputs,
-                shape=shape,
+                shape=self.source.shape,
                 projector=run.projector,
             )
         encoder.to(self.device)
@@ -163,9 +168,7 @@ class RowTask:
 
     def loss(self, batch: Batch) -> Tensor:
         """The loss of the objective on a batch."""
-        prepare = getattr(self.pairs, "prepare", None)
-        if prepare is not None:
-            batch = prepare(batch)
+        batch = self.pairs.prepare(batch)
         if not isinstance(self.memory, Bank) or batch.images is None:
             loss: Tensor = self.objective(self.encode, batch)
             return loss
@@ -199,16 +202,16 @@ class RowTask:
 
     def decoded(self, representation: Tensor) -> tuple[bytes, ...] | None:
         """PNGs of reconstructions, of walks along latents, and of views, where the objective has a decoder."""
-        decode = getattr(self.objective, "decode", None)
+        decode = self.objective.decode
         if decode is None:
             return None
         self.model.eval()
         with torch.no_grad():
             shown = pictures.decoded(self.source, self.represent, decode, representation)
-            if (augmentations := getattr(self.pairs, "augmentations", None)) is None:
+            if self.pairs.augmentations is None:
                 return shown
             source: Any = self.source
-            views = pictures.views(source.images(np.zeros(1, np.int64)), augmentations, seed=self.run.seed)
+            views = pictures.views(source.images(np.zeros(1, np.int64)), self.pairs.augmentations, seed=self.run.seed)
             return (*shown, pictures.projected(views, self.represent, decode))
 
     def before_projector(self, observations: Tensor) -> Tensor:

@@ -179,7 +179,7 @@ def test_pairs_of_digits_are_views_of_one(folder: Path) -> None:
     batch = next(task.batches(0))
     plain = task.source.images(task.source.drawn(0, 16))  # type: ignore[attr-defined]
     assert torch.equal(batch.observations, plain.repeat(2, 1, 1, 1))
-    views = task.pairs.prepare(batch).observations  # type: ignore[attr-defined]
+    views = task.pairs.prepare(batch).observations
     assert views.shape == (32, 1, 28, 28)
     assert 0 <= views.min() < views.max() <= 255
     assert not torch.equal(views[:16], views[16:])
@@ -188,7 +188,7 @@ def test_pairs_of_digits_are_views_of_one(folder: Path) -> None:
 def test_half_of_the_digits_are_augmented_and_it_is_said_which(folder: Path) -> None:
     task = RowTask(run_of(folder, pairs="augmented-or-not", objective="told", space="unbounded"), "cpu")
     plain = next(task.batches(0))
-    batch = task.pairs.prepare(plain)  # type: ignore[attr-defined]
+    batch = task.pairs.prepare(plain)
     changed = (batch.observations != plain.observations).flatten(1).any(1)
     assert torch.equal(changed, batch.factors[:, 0] > 0)
     assert 2 < int(changed.sum()) < 14
