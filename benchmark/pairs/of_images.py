@@ -49,7 +49,7 @@ class OfImages(Pairs):
         if type(self.both) is not bool:
             raise Impossible(f"both {self.both!r}: give true or false")
         if specification := of_options(self.groups, self.fade):
-            sizes = {"images": len(self.source), "dim": self.source.dim}
+            sizes = {"images": len(self.source.pictures), "dim": self.source.dim}
             sizes |= {"batch_size": self.batch_size, "steps": self.steps}
             self.bank = Bank(specification, **sizes, ahead=self.source.ahead, seed=self.source.seed)
 
@@ -135,13 +135,14 @@ class Augmented(OfImages):
 
     def batch(self, number: int, size: int, anchors: Tensor | None = None) -> Batch:
         """Batch `number`, of images that are not augmented yet: drawn, or these."""
-        self.source.checked(size)
-        indices = self.source.drawn(number, size) if anchors is None else anchors.numpy()
+        source = self.source.pictures
+        source.checked(size)
+        indices = source.drawn(number, size) if anchors is None else anchors.numpy()
         share = distributed.share(2 * size)
         images = (
-            self.source.images(indices[np.arange(share.start, share.stop) % size])
+            source.images(indices[np.arange(share.start, share.stop) % size])
             if distributed.world() > 1
-            else (self.source.images(indices).repeat(2, 1, 1, 1))
+            else (source.images(indices).repeat(2, 1, 1, 1))
         )
         kept = torch.from_numpy(indices).repeat(2) if self.bank is not None else None
         return Batch(images, self.comparisons(size, grouped=anchors is not None), number=number, images=kept)
@@ -159,10 +160,11 @@ class AugmentedOrNot(Augmented):
 
     def batch(self, number: int, size: int, anchors: Tensor | None = None) -> Batch:  # noqa: ARG002
         """Batch `number`, of images that are not augmented yet."""
-        indices = self.source.drawn(number, self.source.checked(size))[distributed.share(size)]
+        source = self.source.pictures
+        indices = source.drawn(number, source.checked(size))[distributed.share(size)]
         generator = generator_of(self.source.seed, Stream.GROUPS, number, distributed.rank())
         augmented = torch.randint(2, (len(indices), 1), generator=generator).float()
-        return Batch(self.source.images(indices), factors=augmented, number=number)
+        return Batch(source.images(indices), factors=augmented, number=number)
 
     def prepare(self, batch: Batch) -> Batch:
         """The batch on its device with some of its images augmented, by draws that belong to it and to this process."""

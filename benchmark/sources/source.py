@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from torch import Tensor
 
@@ -30,6 +31,11 @@ class Source(ABC):
     """How many batches threads draw before they are asked for; 0 where drawing takes no time."""
     encoded: bool = True
     """Whether an encoder has something to find: observations are not the factors themselves."""
+
+    @property
+    def pictures(self) -> Any:
+        """What has classified observations, and images that views are made of, if there are such: most have them."""
+        return self
 
     @abstractmethod
     def labelled(self, number: int, size: int, share: slice) -> tuple[Tensor, Tensor]:

@@ -210,8 +210,9 @@ class RowTask:
             shown = pictures.decoded(self.source, self.represent, decode, representation)
             if self.pairs.augmentations is None:
                 return shown
-            source: Any = self.source
-            views = pictures.views(source.images(np.zeros(1, np.int64)), self.pairs.augmentations, seed=self.run.seed)
+            views = pictures.views(
+                self.source.pictures.images(np.zeros(1, np.int64)), self.pairs.augmentations, seed=self.run.seed
+            )
             return (*shown, pictures.projected(views, self.represent, decode))
 
     def before_projector(self, observations: Tensor) -> Tensor:
@@ -240,7 +241,7 @@ class RowTask:
 
         Of a random half of them they do. What classifiers are fitted on comes first, see `classifier`.
         """
-        source: Any = self.source
+        source = self.source.pictures
         fitted, tested = classifier.split(classifier.most(self.run.samples, *source.counts()))
         labels, images = source.classified(fitted, tested)
         kinds = [Category(source.classes)]
