@@ -19,7 +19,7 @@ FURTHEST = 1000
 """Frames between those of a pair."""
 
 
-class Classes(Protocol):
+class Discrete(Protocol):
     """A source whose factors have classes."""
 
     sizes: ClassVar[tuple[int, ...]]
@@ -54,7 +54,7 @@ def batch_of(images: Tensor, number: int, size: int) -> Batch:
 class Changes(Pairs):
     """Pairs of images whose classes differ as `changed` says."""
 
-    def __init__(self, source: Classes) -> None:
+    def __init__(self, source: Discrete) -> None:
         if not hasattr(source, "sizes"):
             raise Impossible(f"{self.name}: is of factors that have classes; give a row whose source is dsprites")
         self.source = source
@@ -96,7 +96,7 @@ class LaplaceChange(Changes):
 
     name = "laplace-change"
 
-    def __init__(self, source: Classes) -> None:
+    def __init__(self, source: Discrete) -> None:
         super().__init__(source)
         self.cumulative = [laplace_table(size) for size in source.sizes]
 

@@ -18,7 +18,7 @@ Choose = Callable[..., tuple[Any, Any]]
 """Of factors (n, d), a size, the row's arguments and a generator `rng`: anchors (size,) and positives (size,)."""
 
 
-class Own(Pairs):
+class OwnPairs(Pairs):
     """Pairs of images that a function chooses; the same ones for the same batch number."""
 
     def __init__(self, source: Images, name: str, choose: Choose, *arguments: Argument, **keywords: Argument) -> None:

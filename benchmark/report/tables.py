@@ -174,7 +174,7 @@ def over_seeds(suite: Suite, values: Sequence[float]) -> tuple[float, float]:
 
 
 @dataclass(frozen=True)
-class Column:
+class ScoreColumn:
     """What a column of a table shows; of a table whose rows have one kind each, that kind is not named."""
 
     kind: str | None
@@ -194,13 +194,15 @@ class Column:
         return f"as {label}" if label else ""
 
 
-def columns_of(suite: Suite, lines: Sequence[Line]) -> dict[str, Column]:
+def columns_of(suite: Suite, lines: Sequence[Line]) -> dict[str, ScoreColumn]:
     """The columns that any of the rows has a result for, by their heads."""
     if all(len(row.kinds) == 1 for row in suite.rows) and len({row.kinds for row in suite.rows}) > 1:
-        return {metric: Column(None, metric) for metric in suite.metrics}
+        return {metric: ScoreColumn(None, metric) for metric in suite.metrics}
     kinds = [kind for kind in KINDS if any(line.results.get(kind) for line in lines)]
     one = len(suite.metrics) == 1
-    return {kind if one else f"{kind} {metric}": Column(kind, metric) for kind in kinds for metric in suite.metrics}
+    return {
+        kind if one else f"{kind} {metric}": ScoreColumn(kind, metric) for kind in kinds for metric in suite.metrics
+    }
 
 
 def as_data(suite: Suite, lines: Sequence[Line]) -> list[dict[str, Any]]:

@@ -19,12 +19,12 @@ from torch.utils.checkpoint import checkpoint
 from ident.benchmark import metrics
 from ident.benchmark.metrics import Score, classifier
 from ident.benchmark.models import encoders
-from ident.benchmark.objectives.contrastive import Own
+from ident.benchmark.objectives.contrastive import OwnLoss
 from ident.benchmark.objectives.objective import Objective
 from ident.benchmark.pairs.augmentations import views
 from ident.benchmark.pairs.bank import Bank
 from ident.benchmark.pairs.batch import Batch, Pairs
-from ident.benchmark.pairs.own import Own as OwnPairs
+from ident.benchmark.pairs.own import OwnPairs
 from ident.benchmark.registry import AUGMENTATIONS, OBJECTIVES, PAIRS, SOURCES
 from ident.benchmark.sources.dataset import Images
 from ident.benchmark.sources.mixed import Latents
@@ -92,7 +92,7 @@ def objective_of(run: Run, source: Source) -> Objective:
             context |= run.objective_options
             objective: Objective = OBJECTIVES.make(slot, **context, shape=source.shape)
             return objective
-        return Own(slot.name, entry(*slot.arguments) if isinstance(entry, type) else entry)
+        return OwnLoss(slot.name, entry(*slot.arguments) if isinstance(entry, type) else entry)
 
 
 def check(runs: Sequence[Run]) -> None:
