@@ -21,7 +21,7 @@ TRIES = 10
 """Crops that are tried before the largest one in the middle is taken."""
 GREY = (0.2989, 0.587, 0.114)
 SIGMA = (0.1, 2.0)
-"""Of Gaussian blurs, in pixels."""
+"""The deviation of Gaussian blurs, in pixels."""
 REACH = 20
 """The kernel of a blur reaches to either side by the image's side over this, and by one pixel at least."""
 COLOURS = ("brightness", "contrast", "saturation", "hue")

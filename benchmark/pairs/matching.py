@@ -43,7 +43,7 @@ class Matching:
 
     rows: tuple[LatentMatch, ...]
     anchor_share: float
-    """Of the wished-for positives, those to which the anchor itself was nearest."""
+    """The share of wished-for positives to which the anchor itself was nearest."""
     error: float
     """The root mean square by which a latent of a positive misses what was wished for."""
     rendered: bool

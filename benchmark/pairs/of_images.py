@@ -54,7 +54,7 @@ class OfImages(Pairs):
             self.bank = Bank(specification, **sizes, ahead=self.source.ahead, seed=self.source.seed)
 
     def comparisons(self, size: int, *, grouped: bool) -> tuple[Comparison, ...]:
-        """Of anchors and then their positives: all with each other, or each group within itself."""
+        """How anchors and then their positives are compared: all with each other, or each group within itself."""
         each = self.bank.groups.size if grouped and self.bank is not None else size
         pairs = [
             (slice(start, start + each), slice(size + start, size + start + each)) for start in range(0, size, each)

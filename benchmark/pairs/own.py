@@ -15,7 +15,7 @@ from ident.benchmark.training.seeds import Stream, stream
 from ident.render.errors import Failed
 
 Choose = Callable[..., tuple[Any, Any]]
-"""Of factors (n, d), a size, the row's arguments and a generator `rng`: anchors (size,) and positives (size,)."""
+"""Gives anchors (size,) and positives (size,) of factors (n, d), a size, the row's arguments and a generator `rng`."""
 
 
 class OwnPairs(Pairs):

@@ -41,7 +41,7 @@ TITLES = {
     "s": "Steps to a score",
     "g": "Scores of groups of latents, and the loss beside that of the truth, while it is learned",
 }
-"""Of plots of all rows, by the first letter of their names: curves, figure-*, lambda-*, steps-*, groups-*."""
+"""Titles of plots of all rows, by the first letter of their names: curves, figure-*, lambda-*, steps-*, groups-*."""
 ALWAYS = ("row", "seed", "seconds")
 """What the table of runs shows even if it is the same in all."""
 
@@ -349,7 +349,7 @@ def differences(suite: Suite, folders: Sequence[Sequence[Line]], letters: Sequen
 
 
 def settings(lines: Sequence[Line]) -> list[dict[str, Any]]:
-    """Of each kind: what all its runs share, and a table of the runs with what differs."""
+    """What all runs of each kind share, and a table of these with what differs."""
     kinds = list[dict[str, Any]]()
     for kind in KINDS:
         runs = {str(result.folder): result for line in lines for result in line.results.get(kind, ())}

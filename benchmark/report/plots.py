@@ -24,7 +24,7 @@ from ident.render.store import files
 from ident.render.worlds.factors import Interval
 
 DOTS = 1000
-"""Of a scatter plot."""
+"""Samples that a scatter plot shows."""
 LEAST = -10.0
 """Percent that bars show: R2 may be far below zero."""
 TREES = 1000

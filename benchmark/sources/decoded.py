@@ -25,7 +25,7 @@ from ident.render.exchange import digits
 AT_ONCE = 500
 """Images that are encoded at a time where no gradients are wanted."""
 MOMENTS = (0.1307,), (0.3081,)
-"""Of the pixels of the published digits to train on, from 0 to 1."""
+"""Mean and standard deviation of the pixels of the published digits to train on, from 0 to 1."""
 MOST_LATENTS = 64
 CLASSES, SHAPE = tuple(map(str, range(digits.CLASSES))), (1, digits.SIDE, digits.SIDE)
 

@@ -14,7 +14,7 @@ SHOWN = 6, 6
 
 
 def neighbours(representation: Tensor, rows: int, columns: int) -> Tensor:
-    """Of each of the first rows of a representation (n, k), itself and those nearest to it (rows, columns)."""
+    """Each of the first rows of a representation (n, k), and those nearest to it (rows, columns), by number."""
     away = torch.cdist(representation[:rows], representation)
     away[torch.arange(len(away)), torch.arange(len(away))] = -1
     nearest: Tensor = away.topk(min(columns, len(representation)), largest=False).indices

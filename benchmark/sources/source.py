@@ -26,7 +26,7 @@ class Source(ABC):
     shape: tuple[int, ...] | None = None
     """Channels, height and width of observations that are images."""
     splits: tuple[str, ...] = ("test",)
-    """Of what scores are taken; `test` is among them."""
+    """The samples that scores are taken of, by name; `test` is among them."""
     ahead: int = 0
     """How many batches threads draw before they are asked for; 0 where drawing takes no time."""
     encoded: bool = True

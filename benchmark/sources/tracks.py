@@ -47,7 +47,7 @@ class Sprites(DrawnImages):
         self.pairs: Float32s = places.astype(np.float32)
         """x, y and scale (n, 2, 3) of an object in two frames that follow each other."""
         self.levels = [np.unique(self.pairs[..., column]) for column in range(3)] if how == "discrete" else []
-        """Of discrete sprites, the values that x, y and scale have."""
+        """The values that x, y and scale of discrete sprites have."""
         self.factors = (
             *(
                 of_classes(factor, len(level))

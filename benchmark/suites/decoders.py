@@ -30,7 +30,7 @@ from ident.render.exchange import digits
 from ident.render.store.files import cache_folder, lock
 
 SEED = 0
-"""Of all decoders: seeds of runs share them, as they share the digits."""
+"""The seed of all decoders: runs of all seeds share them, as they share the digits."""
 BETA = 1.0
 
 

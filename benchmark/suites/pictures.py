@@ -18,12 +18,12 @@ from ident.benchmark.training.seeds import Stream, generator_of
 COUNT = 10
 """Images that are reconstructed."""
 STEPS, FURTHEST = 9, 2.0
-"""Of a walk along a latent: how many there are, and how many standard deviations it goes to either side."""
+"""Steps of a walk along a latent, and how many standard deviations it goes to either side."""
 GAP = 2
 """Pixels between images."""
 GREY = 96
 VIEWS, AT_ONCE = 2000, 250
-"""Of an image: how many show how they lie, and are encoded at a time."""
+"""Views of an image that show how they lie, and how many of them are drawn and encoded at a time."""
 
 Convert = Callable[[Tensor], Tensor]
 
