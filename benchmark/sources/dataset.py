@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from io import BytesIO
 
 import numpy as np
 import torch
-from PIL import Image
 from torch import Tensor
 
 from ident.benchmark.latents.spaces import Box
@@ -82,16 +80,9 @@ class Images(Source):
         """Mean and standard deviation of each channel from 0 to 1."""
         return self.train.manifest.moments()
 
-    def picture(self, representation: Tensor, rows: int = 6, columns: int = 6) -> bytes:
-        """A PNG: in each row an image of the test set, then those whose representations (n, k) are nearest."""
-        away = torch.cdist(representation[:rows], representation)
-        away[torch.arange(len(away)), torch.arange(len(away))] = -1
-        nearest = away.topk(min(columns, len(representation)), largest=False).indices
-        images = self.data["test"].images(nearest.flatten().numpy())
-        images = images.reshape(*nearest.shape, *images.shape[1:])
-        file = BytesIO()
-        Image.fromarray(np.concatenate(np.concatenate(images, 1), 1)).save(file, "png")
-        return file.getvalue()
+    def shown(self, numbers: Tensor, n: int) -> Tensor:  # noqa: ARG002
+        """Images (m, C, H, W) of the test set by their numbers (m,)."""
+        return as_tensor(self.data["test"].images(numbers.numpy()))
 
 
 def as_tensor(images: Array) -> Tensor:

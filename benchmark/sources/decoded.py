@@ -16,7 +16,6 @@ from ident.benchmark.sources.data import NOWHERE, Data
 from ident.benchmark.sources.files import digest_of, folder_of
 from ident.benchmark.sources.mixed import CPU, Latents
 from ident.benchmark.sources.pictures import Pictures
-from ident.benchmark.sources.sheets import SHOWN, neighbours, sheet
 from ident.benchmark.training.seeds import Stream, generator_of
 from ident.render.aliases import Int64s
 from ident.render.errors import Impossible
@@ -117,9 +116,6 @@ class Decoded(Latents):
         z = self.draw(n, self.generator(Stream.SAMPLES))
         return z, map(self.observe, z.split(AT_ONCE))
 
-    def picture(self, representation: Tensor) -> bytes:
-        """A PNG: in each row the image of one of the first test samples, then those nearest in the representation."""
-        rows, columns = SHOWN
-        nearest = neighbours(representation, rows, columns)
-        z = self.draw(len(representation), self.generator(Stream.SAMPLES))
-        return sheet(self.observe(z[nearest.flatten()]).unflatten(0, nearest.shape))
+    def shown(self, numbers: Tensor, n: int) -> Tensor:
+        """Images (m, 1, 28, 28) of test samples by their numbers (m,) among the first n."""
+        return self.observe(self.draw(n, self.generator(Stream.SAMPLES))[numbers])

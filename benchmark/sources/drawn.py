@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 
 from ident.benchmark.latents.spaces import Box
-from ident.benchmark.sources.sheets import SHOWN, neighbours, sheet
 from ident.benchmark.sources.source import Source
 from ident.benchmark.training.seeds import Stream, stream
 from ident.render.aliases import Array, Float32s
@@ -65,8 +64,6 @@ class DrawnImages(Source):
         """Images are seen from 0 to 1, as they are."""
         return [0.0] * self.shape[0], [1.0] * self.shape[0]
 
-    def picture(self, representation: Tensor) -> bytes:
-        """A PNG: in each row one of the first test images, then those whose representations (n, k) are nearest."""
-        nearest = neighbours(representation, *SHOWN)
-        drawn = self.draw(len(representation), self.rng(Stream.SAMPLES))
-        return sheet(self.images(drawn[nearest.flatten().numpy()]).unflatten(0, nearest.shape))
+    def shown(self, numbers: Tensor, n: int) -> Tensor:
+        """Images (m, C, H, W) of test samples by their numbers (m,) among the first n."""
+        return self.images(self.draw(n, self.rng(Stream.SAMPLES))[numbers.numpy()])

@@ -15,7 +15,6 @@ from ident.benchmark.latents.spaces import Box
 from ident.benchmark.sources.data import NOWHERE, Data
 from ident.benchmark.sources.dataset import as_tensor
 from ident.benchmark.sources.files import digest_of, folder_of
-from ident.benchmark.sources.sheets import SHOWN, neighbours, sheet
 from ident.benchmark.sources.source import Source, check_size
 from ident.benchmark.training.seeds import Stream, generator_of
 from ident.render.aliases import Float64s, Int64s
@@ -117,12 +116,9 @@ class Pictures(Source):
         deviation = np.sqrt(shares @ values**2 - mean**2)
         return mean.tolist(), np.where(deviation > 0, deviation, 1.0).tolist()
 
-    def picture(self, representation: Tensor) -> bytes:
-        """A PNG: in each row one of the first test pictures, then those whose representations (n, k) are nearest."""
-        rows, columns = SHOWN
-        nearest = neighbours(representation, rows, columns)
-        shown = self.some("test", len(representation))[nearest.flatten().numpy()]
-        return sheet(self.images(shown, "test").unflatten(0, nearest.shape))
+    def shown(self, numbers: Tensor, n: int) -> Tensor:
+        """Test pictures (m, C, H, W) by their numbers (m,) among n of them."""
+        return self.images(self.some("test", n)[numbers.numpy()], "test")
 
 
 class CIFAR10(Pictures):

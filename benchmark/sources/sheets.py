@@ -9,9 +9,6 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-SHOWN = 6, 6
-"""Rows and columns of the picture of neighbours."""
-
 
 def neighbours(representation: Tensor, rows: int, columns: int) -> Tensor:
     """Each of the first rows of a representation (n, k), and those nearest to it (rows, columns), by number."""

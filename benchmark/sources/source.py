@@ -9,6 +9,7 @@ from typing import Any
 from torch import Tensor
 
 from ident.benchmark.latents.spaces import Space
+from ident.benchmark.sources.sheets import neighbours, sheet
 from ident.render.errors import Impossible
 from ident.render.worlds.factors import Factor
 
@@ -54,9 +55,15 @@ class Source(ABC):
         """Observations (n, k) by which others are whitened."""
         raise Impossible("whiten: is for mixed latents; leave it out of the tier")
 
-    def picture(self, representation: Tensor) -> bytes | None:  # noqa: ARG002
-        """A PNG of what lies near in the representation (n, k) of the first test samples, if that can be seen."""
+    def shown(self, numbers: Tensor, n: int) -> Tensor | None:  # noqa: ARG002
+        """Images (m, C, H, W) of test samples by their numbers (m,) among the first n, if they can be seen."""
         return None
+
+    def picture(self, representation: Tensor, rows: int = 6, columns: int = 6) -> bytes | None:
+        """A PNG: in each row one of the first test samples, then those whose representations (n, k) are nearest."""
+        nearest = neighbours(representation, rows, columns)
+        images = self.shown(nearest.flatten(), len(representation))
+        return None if images is None else sheet(images.unflatten(0, nearest.shape))
 
 
 def check_size(size: object, sizes: range, name: str) -> None:

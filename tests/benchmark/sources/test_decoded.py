@@ -190,6 +190,7 @@ def test_half_of_the_digits_are_augmented_and_it_is_said_which(folder: Path) -> 
     plain = next(task.batches(0))
     batch = task.pairs.prepare(plain)
     changed = (batch.observations != plain.observations).flatten(1).any(1)
+    assert batch.factors is not None
     assert torch.equal(changed, batch.factors[:, 0] > 0)
     assert 2 < int(changed.sum()) < 14
     logits = task.encode(batch.observations)[:, 0].detach()
