@@ -123,24 +123,24 @@ def pairs(
     takes = f"{n} pairs take {in_bytes(size)}"
     check_room(out.absolute().parent, size, f"{takes},", "give another --out or a smaller --n")
     remark(f"{out}: {takes} and about {duration(seconds)}")
-    comparison, start = matching.Comparison(), time.perf_counter()
+    tally, start = matching.Tally(), time.perf_counter()
 
     def compared(done: Done) -> Iterator[DrawnPairs]:
         done(0, n)
         for batch in batches(sampler, n):
-            comparison.add(batch)
+            tally.add(batch)
             yield batch
-            done(comparison.n, n)
+            done(tally.n, n)
 
     with progress("drawing pairs") as done:
         save(compared(done), n, recipe, out)
     rate = n / (time.perf_counter() - start)
-    match = comparison.matching(sampler.names)
+    match = tally.matching(sampler.names)
     said = matching.words(match, str(sampler.conditional), len(dataset))
     if plot:
-        matching.plot(comparison.sample, sampler.names, files["plot"])
+        matching.plot(tally.sample, sampler.names, files["plot"])
     if show:
-        matching.picture(dataset, comparison.sample, show, files["images"])
+        matching.picture(dataset, tally.sample, show, files["images"])
     if as_json:
         places = {name: str(path) for name, path in files.items()}
         say_json({**places, "n": n, "recall": reached, "pairs_a_second": rate, **asdict(match)})

@@ -31,7 +31,7 @@ from ident.render import plugins
 from ident.render.errors import Impossible
 
 SCALE = 0.05
-"""Of a conditional that gives none, as in the paper's tables."""
+"""The scale of a conditional that gives none, as in the paper's tables."""
 
 
 class Distribution(ABC):

@@ -24,7 +24,7 @@ def randn(like: Tensor, generator: torch.Generator) -> Tensor:
 
 
 def gamma_draws(shape: float, like: Tensor, generator: torch.Generator) -> Tensor:
-    """Of a gamma distribution. What torch.distributions has above this call takes no generator."""
+    """Draws of a gamma distribution. What torch.distributions has above this call takes no generator."""
     return torch._standard_gamma(torch.full_like(like, shape), generator=generator)
 
 

@@ -21,7 +21,7 @@ def kl_normal(mean: Tensor, log_variance: Tensor) -> Tensor:
 
 
 def entropy(log_variance: Tensor) -> Tensor:
-    """Of a normal distribution (n, k)."""
+    """The entropy (n, k) of normal distributions, in nats."""
     return 0.5 * (log_variance + math.log(2 * math.pi) + 1)
 
 

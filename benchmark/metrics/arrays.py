@@ -16,7 +16,7 @@ PAIRED = 500
 """Samples at most of which all pairs are taken."""
 
 BINS = 20
-"""Of equal width, in which the information metrics count what is continuous."""
+"""Bins of equal width, in which the information metrics count what is continuous."""
 
 RECURS, MOST_CLASSES = 4, 256
 """A factor is discrete if it is a category, or if its values are at most so many and recur so often on average."""

@@ -23,7 +23,7 @@ from ident.render.threads import cores
 ROUNDS, RATE, DEPTH = 100, 0.1, 3
 """scikit-learn's defaults."""
 LEAST_GAIN = 1e-12
-"""Of the variance of what is predicted: a split that explains less is one of rounding."""
+"""The share of the variance of what is predicted that a split explains at least: others are of rounding."""
 RAREST = 1e-100
 """The share of a class that no row is in."""
 

@@ -13,7 +13,7 @@ from ident.render.aliases import Float64s
 from ident.render.errors import Impossible
 
 Similarities = Callable[[Float64s], Float64s]
-"""Of points (n, d): a number (n, n) for each pair, anchors in rows."""
+"""Gives a number (n, n) for each pair of points (n, d), anchors in rows."""
 
 
 def critic(factors: Float64s, representation: Float64s, *, critic: Similarities, log_ratio: Similarities) -> float:

@@ -28,7 +28,7 @@ class Importances:
 def importances(
     factors: Float64s, representation: Float64s, *, kinds: Sequence[Kind], rng: np.random.Generator
 ) -> Importances:
-    """Of factors (n, d) and outputs (n, k), by trees that are fitted on some rows and score on others."""
+    """The importances of outputs (n, k) for factors (n, d), by trees fitted on some rows that score on others."""
     rows = rng.permutation(len(factors))[:MOST]
     train, test = np.split(rows, [round(TRAIN * len(rows))])
     matrix, scores = np.zeros((representation.shape[1], factors.shape[1])), np.zeros(factors.shape[1])

@@ -17,7 +17,7 @@ CAPACITIES = (0, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 """Random Fourier features beside the outputs; the first probe is linear. On the curve they are equally far."""
 RIDGE = 1e-3
 LEAST = 0.05
-"""Of the variance: a factor of which the best probe explains less is not told, and explicitness says nothing of it."""
+"""The share of the variance of a factor below which the best probe tells nothing of it, nor does explicitness."""
 
 
 def explicitness(

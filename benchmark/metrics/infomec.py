@@ -19,7 +19,7 @@ from ident.render.worlds.factors import Interval, Kind
 MOST = 10_000
 """Rows."""
 NEIGHBOURS = 10
-"""Of a row, by which the mutual information of continuous outputs is estimated (Ross, 2014)."""
+"""Nearest neighbours of a row, by which the mutual information of continuous outputs is estimated (Ross, 2014)."""
 ACTIVE = 0.1
 """Outputs whose range is a smaller share of the largest are left out."""
 

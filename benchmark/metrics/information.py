@@ -21,7 +21,7 @@ class Information:
 
 
 def information(factors: Float64s, representation: Float64s, *, kinds: Sequence[Kind]) -> Information:
-    """Of factors (n, d), in their classes or in bins where they are continuous, and outputs (n, k) in bins."""
+    """The information of factors (n, d), in classes, or in bins if they are continuous, and outputs (n, k) in bins."""
     columns = [labels_of(column, kind) for column, kind in zip(factors.T, kinds, strict=True)]
     codes = [binned(column) for column in representation.T]
     entropies = np.array([entropy(column) for column in columns])

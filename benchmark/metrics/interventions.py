@@ -16,7 +16,7 @@ from ident.render.worlds.factors import Kind
 
 
 class Interventions:
-    """Of factors (n, d) that are discrete: which rows share the value of each of those that vary."""
+    """Which rows share the value of each of the discrete factors (n, d) that vary."""
 
     def __init__(self, factors: Float64s, kinds: Sequence[Kind]) -> None:
         self.held = np.flatnonzero(varies(factors))

@@ -18,7 +18,7 @@ from ident.render.worlds.factors import MOST_CATEGORIES, MOST_FACTORS, Category,
 
 MOST_OUTPUTS = 1000
 FURTHEST = 1e100
-"""Of a value: its square is finite."""
+"""The largest value, whose square is finite."""
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from torch import nn
 from ident.render.errors import Impossible
 
 STAGES, BLOCKS = 4, 2
-"""Of a ResNet18: each stage but the first halves the sides and doubles the channels."""
+"""Stages of a ResNet18 and blocks of each: each stage but the first halves the sides and doubles the channels."""
 
 
 def resnet18_small(dim: int, channels: int = 3) -> nn.Sequential:

@@ -205,7 +205,7 @@ class Function(nn.Module):
         return self.function(*arguments)
 
 
-class Own(Contrastive):
+class OwnLoss(Contrastive):
     """A user's loss: a function of anchors (n, k) and positives (n, k), or a module called so."""
 
     def __init__(self, name: str, loss: Callable[..., Tensor]) -> None:

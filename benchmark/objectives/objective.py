@@ -18,6 +18,8 @@ class Objective(nn.Module):
 
     outputs: ClassVar[int] = 1
     """How many numbers it takes from the encoder for each latent."""
+    decode: ClassVar[Callable[..., Tensor] | None] = None
+    """Gives images (n, C, H, W) from 0 to 1 of latents (n, k)."""
 
     def forward(self, encode: Encode, batch: Batch) -> Tensor:
         """The loss, a tensor of shape ()."""

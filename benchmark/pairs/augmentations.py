@@ -21,7 +21,7 @@ TRIES = 10
 """Crops that are tried before the largest one in the middle is taken."""
 GREY = (0.2989, 0.587, 0.114)
 SIGMA = (0.1, 2.0)
-"""Of Gaussian blurs, in pixels."""
+"""The deviation of Gaussian blurs, in pixels."""
 REACH = 20
 """The kernel of a blur reaches to either side by the image's side over this, and by one pixel at least."""
 COLOURS = ("brightness", "contrast", "saturation", "hue")
@@ -47,20 +47,25 @@ class Augmentations:
     blur: float = 0.0
     """The share of images that are blurred."""
 
-    def draw(self, images: Tensor, *, generator: torch.Generator) -> Tensor:
-        """Augmented images (n, C, H, W), of such images from 0 to 1; colours take three channels."""
-        n, _, height, width = images.shape
+    def draw(
+        self, images: Tensor, *, generator: torch.Generator, of: int | None = None, part: slice = slice(None)
+    ) -> Tensor:
+        """Augmented images (n, C, H, W), of such images from 0 to 1; colours take three channels.
+
+        Where these are a part `of` so many, they become what they would among all of these.
+        """
+        n, (height, width) = of or len(images), images.shape[-2:]
         if self.crop:
-            images = cropped(images, crops(n, height, width, self.area, self.aspect, generator))
+            images = cropped(images, crops(n, height, width, self.area, self.aspect, generator)[part])
         if self.flip:
-            images = torch.where(of_share(n, self.flip, generator), images.flip(-1), images)
+            images = torch.where(of_share(n, self.flip, generator)[part], images.flip(-1), images)
         if self.jitter:
-            images = self.jittered(images, generator)
+            images = self.jittered(images, n, part, generator)
         if self.grey:
-            images = torch.where(of_share(n, self.grey, generator), greyed(images), images)
+            images = torch.where(of_share(n, self.grey, generator)[part], greyed(images), images)
         if self.blur:
-            blur = of_share(n, self.blur, generator)
-            images = torch.where(blur, blurred(images, uniform(n, *SIGMA, generator)), images)
+            blur = of_share(n, self.blur, generator)[part]
+            images = torch.where(blur, blurred(images, uniform(n, *SIGMA, generator)[part]), images)
         return images
 
     def only(self, name: str) -> Augmentations:
@@ -72,19 +77,18 @@ class Augmentations:
             return replace(self, **off | {"jitter": 1.0} | {other: 0.0 for other in COLOURS if other != name})
         return replace(self, **off | {name: type(off[name])(1)})
 
-    def jittered(self, images: Tensor, generator: torch.Generator) -> Tensor:
-        """With colours changed in four ways, in an order of its own for each image."""
-        n = len(images)
+    def jittered(self, images: Tensor, n: int, part: slice, generator: torch.Generator) -> Tensor:
+        """A part of n images with colours changed in four ways, in an order of its own for each image."""
         spreads = (self.brightness, self.contrast, self.saturation)
         factors = [uniform(n, max(0.0, 1 - spread), 1 + spread, generator) for spread in spreads]
         factors.append(uniform(n, -self.hue, self.hue, generator))
         orders = rand(4 * n, generator).reshape(n, 4).argsort(1)
         orders[rand(n, generator) >= self.jitter] = -1
         images = images.clone()
-        for place in orders.T:
+        for place in orders[part].T:
             for kind, change in enumerate((brightened, contrasted, saturated, hue_shifted)):
                 which = (place == kind).nonzero()[:, 0]
-                images[which] = change(images[which], factors[kind][which, None, None, None])
+                images[which] = change(images[which], factors[kind][part][which, None, None, None])
         return images
 
 

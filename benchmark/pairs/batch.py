@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields, is_dataclass, replace
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import torch
 from torch import Tensor
+
+from ident.benchmark.pairs.augmentations import Augmentations
+from ident.benchmark.pairs.bank import Bank
 
 T = TypeVar("T")
 
@@ -69,8 +73,18 @@ def moved(value: T, device: torch.device) -> T:
     return value
 
 
-class Pairs(Protocol):
-    """What a method is trained on."""
+class Pairs(ABC):
+    """What a method is trained on: all that a training may ask of it."""
 
+    bank: Bank | None = None
+    """What remembers representations, and chooses the anchors of some batches by them."""
+    augmentations: Augmentations | None = None
+    """What makes views of images."""
+
+    @abstractmethod
     def batch(self, number: int, size: int) -> Batch:
         """Batch `number` of `size` anchors: the same whenever it is drawn."""
+
+    def prepare(self, batch: Batch) -> Batch:
+        """The batch on its device with all that was not done to it before."""
+        return batch

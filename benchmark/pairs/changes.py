@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ident.benchmark.pairs.batch import Batch, PositivePairs
+from ident.benchmark.pairs.batch import Batch, Pairs, PositivePairs
 from ident.benchmark.training import distributed
 from ident.benchmark.training.seeds import Stream
 from ident.render.aliases import Float64s, Int64s
@@ -19,7 +19,7 @@ FURTHEST = 1000
 """Frames between those of a pair."""
 
 
-class Classes(Protocol):
+class Discrete(Protocol):
     """A source whose factors have classes."""
 
     sizes: ClassVar[tuple[int, ...]]
@@ -51,10 +51,10 @@ def batch_of(images: Tensor, number: int, size: int) -> Batch:
     return Batch(own, (PositivePairs(slice(size), slice(size, 2 * size)),), number=number)
 
 
-class Changes:
+class Changes(Pairs):
     """Pairs of images whose classes differ as `changed` says."""
 
-    def __init__(self, source: Classes) -> None:
+    def __init__(self, source: Discrete) -> None:
         if not hasattr(source, "sizes"):
             raise Impossible(f"{self.name}: is of factors that have classes; give a row whose source is dsprites")
         self.source = source
@@ -96,7 +96,7 @@ class LaplaceChange(Changes):
 
     name = "laplace-change"
 
-    def __init__(self, source: Classes) -> None:
+    def __init__(self, source: Discrete) -> None:
         super().__init__(source)
         self.cumulative = [laplace_table(size) for size in source.sizes]
 
@@ -121,7 +121,7 @@ def laplace_table(size: int) -> Float64s:
     return shares
 
 
-class Temporal:
+class Temporal(Pairs):
     """Frames of a sequence, and frames that come 1 to `most` later, or the last one."""
 
     def __init__(self, source: Recorded, most: int = 1) -> None:

@@ -36,7 +36,7 @@ class Curriculum:
         check_lasts(self.lasts)
 
     def share(self, progress: float) -> float:
-        """Of the box's sides, at a share of the training."""
+        """The share of the box's sides that a region has, at a share of the training."""
         return float(self.region ** self.done(progress))
 
     def walk(self, progress: float, moved: float) -> int:

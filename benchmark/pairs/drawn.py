@@ -11,7 +11,7 @@ from ident.benchmark.latents import distributions
 from ident.benchmark.latents.distributions import SCALE, Uniform
 from ident.benchmark.latents.spaces import Box
 from ident.benchmark.pairs import curriculum
-from ident.benchmark.pairs.batch import Batch, Comparison, PairsAmong, PositivePairs
+from ident.benchmark.pairs.batch import Batch, Comparison, Pairs, PairsAmong, PositivePairs
 from ident.benchmark.pairs.curriculum import Curriculum
 from ident.benchmark.sources import mixed
 from ident.benchmark.sources.mixed import Latents
@@ -20,7 +20,7 @@ from ident.benchmark.training.seeds import Stream
 from ident.render.errors import Impossible
 
 
-class Drawn:
+class Drawn(Pairs):
     """Anchors of the marginal, and around each a positive of each conditional: an ensemble has several.
 
     `hard` is a conditional of hard negatives, `hard_count` how many each anchor gets, `hard_from` the share of the
@@ -122,7 +122,7 @@ class Drawn:
         return parts
 
 
-class Among:
+class Among(Pairs):
     """All pairs of a batch that rejection sampling by the conditional accepts."""
 
     def __init__(self, source: Latents, conditional: str, *, scale: float = SCALE) -> None:

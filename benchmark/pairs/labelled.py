@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from ident.benchmark.pairs.batch import Batch
+from ident.benchmark.pairs.batch import Batch, Pairs
 from ident.benchmark.sources.source import Source
 from ident.benchmark.training import distributed
 
 
-class Labelled:
+class Labelled(Pairs):
     """Observations drawn from a source, and their factors."""
 
     def __init__(self, source: Source) -> None:

@@ -27,7 +27,7 @@ SAMPLE = 2**18
 
 
 @dataclass(frozen=True)
-class Row:
+class LatentMatch:
     """One latent: the sd of positives around their anchors, wished-for and realised, and how far these are apart."""
 
     latent: str
@@ -41,9 +41,9 @@ class Row:
 class Matching:
     """What a sample of pairs shows."""
 
-    rows: tuple[Row, ...]
+    rows: tuple[LatentMatch, ...]
     anchor_share: float
-    """Of the wished-for positives, those to which the anchor itself was nearest."""
+    """The share of wished-for positives to which the anchor itself was nearest."""
     error: float
     """The root mean square by which a latent of a positive misses what was wished for."""
     rendered: bool
@@ -65,7 +65,7 @@ def offsets(pairs: DrawnPairs) -> Float32s:
     return np.stack([(to - pairs.anchor_latents).T for to in (pairs.wished, pairs.positive_latents)])
 
 
-class Comparison:
+class Tally:
     """Compares pairs with what was wished for as they are drawn."""
 
     def __init__(self) -> None:
@@ -99,7 +99,7 @@ class Comparison:
         """What all pairs so far show."""
         sds = np.sqrt(self.moments[1] / self.n).tolist()
         rows = [
-            Row(name, wished_sd, realised_sd, float(stats.ks_2samp(one, two, method="asymp").statistic))
+            LatentMatch(name, wished_sd, realised_sd, float(stats.ks_2samp(one, two, method="asymp").statistic))
             for name, wished_sd, realised_sd, one, two in zip(names, *sds, *offsets(self.sample), strict=True)
         ]
         error = float(np.sqrt(self.squares / (self.n * len(rows))))
@@ -108,9 +108,9 @@ class Comparison:
 
 def match(pairs: DrawnPairs, names: Sequence[str]) -> Matching:
     """Compare pairs with what was wished for."""
-    comparison = Comparison()
-    comparison.add(pairs)
-    return comparison.matching(names)
+    tally = Tally()
+    tally.add(pairs)
+    return tally.matching(names)
 
 
 def words(matching: Matching, conditional: str, n: int) -> str:

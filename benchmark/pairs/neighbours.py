@@ -34,7 +34,7 @@ HEAPS = 10  # the fastest of the ways in which FAISS scans codes when two neighb
 WIDTHS = (8, 12, 16, 20, 24, 28, 32, 34, 36, 40, 44, 48, 56, 64, 80, 96, 128, 192, 256, 512, 1024, 2048, 4096)
 """Cells, or nodes of the graph: how far a search may look."""
 FOLDER, KEPT = "indexes", 8
-"""Of the cache, and how many indexes stay there: those used last."""
+"""The cache's folder, and how many indexes stay there: those used last."""
 
 Say = Callable[[str], object]
 
@@ -79,7 +79,7 @@ class Neighbours:
     def __init__(self, latents: Float32s, index: Any) -> None:
         self.latents, self.index = np.ascontiguousarray(latents, np.float32), index
         self.one_at_a_time = Lock() if faiss.get_num_gpus() else nullcontext()
-        """Of searches: those on GPUs share their memory there."""
+        """Held by a search: those on GPUs share their memory there."""
         self.width: int | None = None
         """How far a search looks; None: everywhere."""
 

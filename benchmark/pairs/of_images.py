@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -12,9 +12,9 @@ from torch import Tensor
 from ident.benchmark.latents import distributions
 from ident.benchmark.latents.distributions import SCALE
 from ident.benchmark.pairs import curriculum
-from ident.benchmark.pairs.augmentations import recipe_of, views
+from ident.benchmark.pairs.augmentations import Augmentations, recipe_of, views
 from ident.benchmark.pairs.bank import Bank, of_options
-from ident.benchmark.pairs.batch import Batch, Comparison, PositivePairs
+from ident.benchmark.pairs.batch import Batch, Comparison, Pairs, PositivePairs
 from ident.benchmark.pairs.curriculum import Curriculum
 from ident.benchmark.pairs.samplers import RECALL, RenderedSampler, Sampler, check_positives, open_sampler
 from ident.benchmark.sources import mixed
@@ -29,33 +29,32 @@ POSITIVES = {"auto": "auto", "exact": "rendered", "nearest": "nearest"}
 """Where positives come from, and what the sampler calls that."""
 
 
-class OfImages:
+@dataclass(eq=False)
+class OfImages(Pairs):
     """Pairs of stored images. With `both` each positive is an anchor, too.
 
     With `groups` of so many pairs, batches are of images that the encoder finds alike, each group compared within
     itself: see `bank`. They give way to plain batches over the share `fade` of the training.
     """
 
-    def __init__(
-        self,
-        source: Images | Pictures | Decoded,
-        *,
-        steps: int,
-        batch_size: int,
-        both: bool = False,
-        groups: int = 0,
-        fade: tuple[float, float] = (0.5, 0.95),
-    ) -> None:
-        if type(both) is not bool:
-            raise Impossible(f"both {both!r}: give true or false")
-        self.source, self.both = source, both
-        self.bank = None
-        if specification := of_options(groups, fade):
-            sizes = {"images": len(source), "dim": source.dim, "batch_size": batch_size, "steps": steps}
-            self.bank = Bank(specification, **sizes, ahead=source.ahead, seed=source.seed)
+    source: Images | Pictures | Decoded
+    _: KW_ONLY
+    steps: int
+    batch_size: int
+    both: bool = False
+    groups: int = 0
+    fade: tuple[float, float] = (0.5, 0.95)
+
+    def __post_init__(self) -> None:
+        if type(self.both) is not bool:
+            raise Impossible(f"both {self.both!r}: give true or false")
+        if specification := of_options(self.groups, self.fade):
+            sizes = {"images": len(self.source.pictures), "dim": self.source.dim}
+            sizes |= {"batch_size": self.batch_size, "steps": self.steps}
+            self.bank = Bank(specification, **sizes, ahead=self.source.ahead, seed=self.source.seed)
 
     def comparisons(self, size: int, *, grouped: bool) -> tuple[Comparison, ...]:
-        """Of anchors and then their positives: all with each other, or each group within itself."""
+        """How anchors and then their positives are compared: all with each other, or each group within itself."""
         each = self.bank.groups.size if grouped and self.bank is not None else size
         pairs = [
             (slice(start, start + each), slice(size + start, size + start + each)) for start in range(0, size, each)
@@ -63,6 +62,7 @@ class OfImages:
         return tuple(PositivePairs(*pair, both=self.both, weight=each / size) for pair in pairs)
 
 
+@dataclass(eq=False)
 class Around(OfImages):
     """Anchors and a positive around each: its own, which was rendered for it, or the image nearest to a draw.
 
@@ -71,36 +71,28 @@ class Around(OfImages):
     """
 
     source: Images
+    conditional: str
+    _: KW_ONLY
+    scale: float = SCALE
+    positives: str = "auto"
+    spread: float = 0.0
+    lasts: float = 0.5
 
-    def __init__(
-        self,
-        source: Images,
-        conditional: str,
-        *,
-        steps: int,
-        batch_size: int,
-        scale: float = SCALE,
-        both: bool = False,
-        groups: int = 0,
-        fade: tuple[float, float] = (0.5, 0.95),
-        positives: str = "auto",
-        spread: float = 0.0,
-        lasts: float = 0.5,
-    ) -> None:
-        super().__init__(source, steps=steps, batch_size=batch_size, both=both, groups=groups, fade=fade)
-        if positives not in POSITIVES:
-            raise unknown("positives", positives, POSITIVES)
-        self.steps, self.curriculum = steps, Curriculum(spread, lasts=lasts)
-        self.conditional, self.how = distributions.parse(conditional, scale), POSITIVES[positives]
-        if positives == "exact":
-            check_positives(source.train, str(self.conditional))
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.positives not in POSITIVES:
+            raise unknown("positives", self.positives, POSITIVES)
+        self.curriculum = Curriculum(self.spread, lasts=self.lasts)
+        self.distribution = distributions.parse(self.conditional, self.scale)
+        if self.positives == "exact":
+            check_positives(self.source.train, str(self.distribution))
 
     @cached_property
     def sampler(self) -> Sampler:
         """What draws the pairs; of nearest neighbours by an index, which takes a while to build."""
-        seed, written = stream(self.source.seed, Stream.BATCHES), str(self.conditional)
-        data = self.source.train
-        sampler = open_sampler(data, written, space="box", seed=seed, pairs=self.how, say=lambda _: None)
+        seed, written = stream(self.source.seed, Stream.BATCHES), str(self.distribution)
+        data, how = self.source.train, POSITIVES[self.positives]
+        sampler = open_sampler(data, written, space="box", seed=seed, pairs=how, say=lambda _: None)
         sampler.tune(RECALL, say=lambda _: None)
         return sampler
 
@@ -109,7 +101,7 @@ class Around(OfImages):
         """How far draws of the conditional are from their anchors."""
         z = torch.from_numpy(self.source.latents[: mixed.MEASURED].copy())
         generator = generator_of(self.source.seed, Stream.MEASURES)
-        return curriculum.moved(z, self.conditional.draw(self.source.space, z, generator=generator))
+        return curriculum.moved(z, self.distribution.draw(self.source.space, z, generator=generator))
 
     def batch(self, number: int, size: int, anchors: Tensor | None = None) -> Batch:
         """Batch `number`: images of anchors, then of their positives; of anchors that are drawn, or of these."""
@@ -130,32 +122,27 @@ class Around(OfImages):
         return Batch(as_tensor(images), self.comparisons(size, grouped=anchors is not None), images=kept)
 
 
+@dataclass(eq=False)
 class Augmented(OfImages):
     """Two augmentations of one image, by a recipe, are a positive pair."""
 
-    def __init__(
-        self,
-        source: Images | Pictures | Decoded,
-        recipe: str = "zimmermann",
-        *,
-        steps: int,
-        batch_size: int,
-        both: bool = False,
-        groups: int = 0,
-        fade: tuple[float, float] = (0.5, 0.95),
-    ) -> None:
-        super().__init__(source, steps=steps, batch_size=batch_size, both=both, groups=groups, fade=fade)
-        self.augmentations = recipe_of(recipe)
+    recipe: str = "zimmermann"
+    augmentations: Augmentations = field(init=False)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.augmentations = recipe_of(self.recipe)
 
     def batch(self, number: int, size: int, anchors: Tensor | None = None) -> Batch:
         """Batch `number`, of images that are not augmented yet: drawn, or these."""
-        self.source.checked(size)
-        indices = self.source.drawn(number, size) if anchors is None else anchors.numpy()
+        source = self.source.pictures
+        source.checked(size)
+        indices = source.drawn(number, size) if anchors is None else anchors.numpy()
         share = distributed.share(2 * size)
         images = (
-            self.source.images(indices[np.arange(share.start, share.stop) % size])
+            source.images(indices[np.arange(share.start, share.stop) % size])
             if distributed.world() > 1
-            else (self.source.images(indices).repeat(2, 1, 1, 1))
+            else (source.images(indices).repeat(2, 1, 1, 1))
         )
         kept = torch.from_numpy(indices).repeat(2) if self.bank is not None else None
         return Batch(images, self.comparisons(size, grouped=anchors is not None), number=number, images=kept)
@@ -173,10 +160,11 @@ class AugmentedOrNot(Augmented):
 
     def batch(self, number: int, size: int, anchors: Tensor | None = None) -> Batch:  # noqa: ARG002
         """Batch `number`, of images that are not augmented yet."""
-        indices = self.source.drawn(number, self.source.checked(size))[distributed.share(size)]
+        source = self.source.pictures
+        indices = source.drawn(number, source.checked(size))[distributed.share(size)]
         generator = generator_of(self.source.seed, Stream.GROUPS, number, distributed.rank())
         augmented = torch.randint(2, (len(indices), 1), generator=generator).float()
-        return Batch(self.source.images(indices), factors=augmented, number=number)
+        return Batch(source.images(indices), factors=augmented, number=number)
 
     def prepare(self, batch: Batch) -> Batch:
         """The batch on its device with some of its images augmented, by draws that belong to it and to this process."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ident.benchmark.pairs.batch import Batch, PositivePairs
+from ident.benchmark.pairs.batch import Batch, Pairs, PositivePairs
 from ident.benchmark.registry import Argument
 from ident.benchmark.sources.dataset import Images
 from ident.benchmark.training import distributed
@@ -15,10 +15,10 @@ from ident.benchmark.training.seeds import Stream, stream
 from ident.render.errors import Failed
 
 Choose = Callable[..., tuple[Any, Any]]
-"""Of factors (n, d), a size, the row's arguments and a generator `rng`: anchors (size,) and positives (size,)."""
+"""Gives anchors (size,) and positives (size,) of factors (n, d), a size, the row's arguments and a generator `rng`."""
 
 
-class Own:
+class OwnPairs(Pairs):
     """Pairs of images that a function chooses; the same ones for the same batch number."""
 
     def __init__(self, source: Images, name: str, choose: Choose, *arguments: Argument, **keywords: Argument) -> None:

@@ -26,7 +26,7 @@ SAMPLE, SAMPLE_BATCH = 10_000, 2**40
 
 
 RECALL = 0.999
-"""Of the search for positives."""
+"""The recall that the search for positives is tuned to."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class DrawnPairs:
 
     @property
     def nbytes(self) -> int:
-        """Of all arrays, in memory as in a file."""
+        """The bytes of all arrays, in memory as in a file."""
         return sum(getattr(self, field.name).nbytes for field in fields(self))
 
     @property

@@ -22,8 +22,8 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from ident.benchmark.report import formats, pictures, plots, records
-from ident.benchmark.report.reading import Folder, Part
-from ident.benchmark.report.tables import COLUMNS, Cell, Column, Line, columns_of, distinct, more, remarks, texts
+from ident.benchmark.report.reading import Part, ResultsFolder
+from ident.benchmark.report.tables import COLUMNS, Cell, Line, ScoreColumn, columns_of, distinct, more, remarks, texts
 from ident.benchmark.suites.results import DECODED, NEIGHBOURS, RECOVERED, RESULT, Result, Warn
 from ident.benchmark.suites.rows import KINDS, shortened
 from ident.benchmark.suites.suite import Suite
@@ -41,7 +41,7 @@ TITLES = {
     "s": "Steps to a score",
     "g": "Scores of groups of latents, and the loss beside that of the truth, while it is learned",
 }
-"""Of plots of all rows, by the first letter of their names: curves, figure-*, lambda-*, steps-*, groups-*."""
+"""Titles of plots of all rows, by the first letter of their names: curves, figure-*, lambda-*, steps-*, groups-*."""
 ALWAYS = ("row", "seed", "seconds")
 """What the table of runs shows even if it is the same in all."""
 
@@ -74,7 +74,7 @@ class Picture:
     height: int
 
 
-def write(folders: Sequence[Folder], out: Path, warn: Warn, *, force: bool = False) -> dict[str, Any]:
+def write(folders: Sequence[ResultsFolder], out: Path, warn: Warn, *, force: bool = False) -> dict[str, Any]:
     """Write the page, its pictures and the records to a folder; says where they are."""
     page = out / PAGE
     files.make_folder(out)
@@ -106,7 +106,7 @@ class Maker:
     def __init__(self, warn: Warn) -> None:
         self.warn, self.files = warn, dict[str, bytes]()
 
-    def page(self, folders: Sequence[Folder]) -> str:
+    def page(self, folders: Sequence[ResultsFolder]) -> str:
         """The page of one folder, or of several that are compared with the first."""
         letters = [chr(ord("A") + number) for number in range(len(folders))] if len(folders) > 1 else [""]
         text = resources.files("ident.benchmark.report").joinpath("page.html").read_text()
@@ -267,7 +267,7 @@ def scores(suite: Suite, lines: Sequence[Line]) -> Table:
     return Table(heads, rows, list(zip(columns, widths, strict=True)))
 
 
-def main_first(columns: Mapping[str, Column]) -> dict[str, Column]:
+def main_first(columns: Mapping[str, ScoreColumn]) -> dict[str, ScoreColumn]:
     """Columns of what rows are there for before those that it is compared with."""
     return dict(sorted(columns.items(), key=lambda item: -KINDS.index(item[1].kind) if item[1].kind else 0))
 
@@ -291,7 +291,7 @@ def signed(difference: float | None) -> str:
     return "" if difference is None else f"{difference:+.2f}"
 
 
-def compared(folders: Sequence[Folder], letters: Sequence[str]) -> list[dict[str, Any]]:
+def compared(folders: Sequence[ResultsFolder], letters: Sequence[str]) -> list[dict[str, Any]]:
     """What several folders have, against the first.
 
     It is the same tier that is compared; where each folder has a suite in one tier alone, these.
@@ -313,7 +313,7 @@ def compared(folders: Sequence[Folder], letters: Sequence[str]) -> list[dict[str
     return comparisons
 
 
-def counterpart(part: Part, folder: Folder, other: Folder) -> Part | None:
+def counterpart(part: Part, folder: ResultsFolder, other: ResultsFolder) -> Part | None:
     """The part of another folder that a part is compared with."""
     mine, others = ([one for one in of.parts if one.suite.name == part.suite.name] for of in (folder, other))
     same = [one for one in others if one.tier == part.tier]
@@ -349,7 +349,7 @@ def differences(suite: Suite, folders: Sequence[Sequence[Line]], letters: Sequen
 
 
 def settings(lines: Sequence[Line]) -> list[dict[str, Any]]:
-    """Of each kind: what all its runs share, and a table of the runs with what differs."""
+    """What all runs of each kind share, and a table of these with what differs."""
     kinds = list[dict[str, Any]]()
     for kind in KINDS:
         runs = {str(result.folder): result for line in lines for result in line.results.get(kind, ())}

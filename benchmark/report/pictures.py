@@ -21,7 +21,7 @@ WIDEST = 480
 LARGEST_PICTURE, LARGEST_RECOVERED = 2**26, 2**26
 """Pixels of one that is read, and bytes of latents: of more than a million images."""
 COLOURS = 64, 256
-"""Of plots and of photographs: pages stay small."""
+"""Colours that plots and photographs keep, so that pages stay small."""
 
 
 def pair(path: Path, dim: int) -> tuple[Float64s, Float64s]:

@@ -24,15 +24,15 @@ from ident.render.store import files
 from ident.render.worlds.factors import Interval
 
 DOTS = 1000
-"""Of a scatter plot."""
+"""Samples that a scatter plot shows."""
 LEAST = -10.0
 """Percent that bars show: R2 may be far below zero."""
 TREES = 1000
 """Samples that trees of a heat map are fitted on and tested on."""
 MOST_BARS = 4
 """Metrics that bars show of each factor."""
-LETTERS = 100
-"""Of a legend's line, with the strokes before them."""
+ROOM = 0.94
+"""The share of a figure's width that a legend may have."""
 
 
 def write(suite: Suite, lines: Sequence[Line], folder: Path) -> list[Path]:
@@ -80,10 +80,12 @@ def curves(suite: Suite, lines: Sequence[Line]) -> Figure:
     for axes, name in ((above, plain(f"{metric} in percent")), (below, "loss")):
         axes.set(xlabel="step", ylabel=name)
         axes.spines[["top", "right"]].set_visible(False)
-    _, labels = above.get_legend_handles_labels()
-    across = max(1, min(5, LETTERS // (6 + max(map(len, labels)))))
-    figure.set_size_inches(6.4, 6.6 + 0.17 * -(-len(labels) // across))
-    figure.legend(loc="outside lower center", ncols=across, frameon=False, fontsize=8)
+    for across in range(5, 0, -1):
+        legend = figure.legend(loc="outside lower center", ncols=across, frameon=False, fontsize=8)
+        if across == 1 or legend.get_window_extent().width <= ROOM * figure.bbox.width:
+            break
+        legend.remove()
+    figure.set_size_inches(6.4, 6.6 + 0.17 * -(-len(legend.get_texts()) // across))
     figure.suptitle(suite.title, fontsize=11)
     return figure
 

@@ -26,14 +26,14 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Folder:
+class ResultsFolder:
     """A folder of results."""
 
     place: Path
     parts: Sequence[Part]
 
 
-def read(place: Path, warn: Warn, suites: Sequence[Suite] = ()) -> Folder:
+def read(place: Path, warn: Warn, suites: Sequence[Suite] = ()) -> ResultsFolder:
     """All that a folder has of our suites and more. What is damaged, or of no such, is left out with a warning."""
     paths = sorted(path for depth in DEPTHS for path in place.glob("*/" * depth + RESULT))
     known = known_suites(suites)
@@ -50,7 +50,7 @@ def read(place: Path, warn: Warn, suites: Sequence[Suite] = ()) -> Folder:
         of_suite = [result for result in results if result.suite == suite.folder]
         for tier in sorted({result.tier for result in of_suite}):
             parts.append(Part(suite, tier, lines_of(suite, [result for result in of_suite if result.tier == tier])))
-    return Folder(place, parts)
+    return ResultsFolder(place, parts)
 
 
 def unlike(results: Iterable[Result]) -> list[str]:

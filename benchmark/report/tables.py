@@ -27,7 +27,7 @@ class Line:
     own: str = ""
     """What the user has in it that the table has not: a loss, an encoder."""
     shared: Sequence[str] = ()
-    """Of a line for runs alone: the ids of the rows that share them."""
+    """The ids of the rows that share these runs, of a line for runs alone."""
     above: Mapping[str, str] = field(default_factory=dict)
     """The kinds whose runs another line of the same table shows, and the label of that."""
 
@@ -174,7 +174,7 @@ def over_seeds(suite: Suite, values: Sequence[float]) -> tuple[float, float]:
 
 
 @dataclass(frozen=True)
-class Column:
+class ScoreColumn:
     """What a column of a table shows; of a table whose rows have one kind each, that kind is not named."""
 
     kind: str | None
@@ -185,7 +185,7 @@ class Column:
         return self.kind or line.row.kinds[0]
 
     def cell(self, suite: Suite, line: Line) -> Cell | None:
-        """Of a row."""
+        """What it shows of a row."""
         return cell(suite, line, self.kind_of(line), self.metric)
 
     def above(self, line: Line) -> str:
@@ -194,13 +194,15 @@ class Column:
         return f"as {label}" if label else ""
 
 
-def columns_of(suite: Suite, lines: Sequence[Line]) -> dict[str, Column]:
+def columns_of(suite: Suite, lines: Sequence[Line]) -> dict[str, ScoreColumn]:
     """The columns that any of the rows has a result for, by their heads."""
     if all(len(row.kinds) == 1 for row in suite.rows) and len({row.kinds for row in suite.rows}) > 1:
-        return {metric: Column(None, metric) for metric in suite.metrics}
+        return {metric: ScoreColumn(None, metric) for metric in suite.metrics}
     kinds = [kind for kind in KINDS if any(line.results.get(kind) for line in lines)]
     one = len(suite.metrics) == 1
-    return {kind if one else f"{kind} {metric}": Column(kind, metric) for kind in kinds for metric in suite.metrics}
+    return {
+        kind if one else f"{kind} {metric}": ScoreColumn(kind, metric) for kind in kinds for metric in suite.metrics
+    }
 
 
 def as_data(suite: Suite, lines: Sequence[Line]) -> list[dict[str, Any]]:
@@ -257,7 +259,7 @@ def more(suite: Suite, lines: Sequence[Line]) -> dict[str, list[list[str]]]:
 
 
 def checks(suite: Suite, lines: Sequence[Line]) -> list[list[str]]:
-    """Of each row whether the theorems are about it, and how far it is from them: mean and sd over seeds."""
+    """Each row: whether the theorems are about it, and how far it is from them: mean and sd over seeds."""
     shown = [line for line in lines if any(cell_of_check(suite, line, name) for name in suite.checks)]
     texts = [[getattr(cell_of_check(suite, line, name), "text", "") for name in suite.checks] for line in shown]
     rows = [
@@ -274,7 +276,7 @@ def cell_of_check(suite: Suite, line: Line, name: str) -> Cell | None:
 
 
 def steps(suite: Suite, lines: Sequence[Line]) -> list[list[str]]:
-    """Of each row how many steps it took to the suite's targets: the mean over seeds, or that it is not there."""
+    """How many steps each row took to the suite's targets: the mean over seeds, or that it is not there."""
     heads = ["row", *(f"{target:g}" for target in suite.targets)]
     rows = list[list[str]]()
     for line in lines if suite.targets else ():

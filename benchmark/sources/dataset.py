@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from io import BytesIO
 
 import numpy as np
 import torch
-from PIL import Image
 from torch import Tensor
 
 from ident.benchmark.latents.spaces import Box
 from ident.benchmark.sources.data import Data
+from ident.benchmark.sources.source import Source
 from ident.benchmark.training.seeds import Stream, generator_of
 from ident.render.aliases import Array, Float32s, Int64s
 from ident.render.errors import Impossible
 from ident.render.store.dataset import Dataset
 from ident.render.threads import in_order
-from ident.render.worlds.factors import Factor
 
 AHEAD = 8
 """Batches, or parts of the test set, that are decoded before the encoder asks for them."""
@@ -25,33 +23,24 @@ AT_ONCE = 256
 """Images that are encoded at a time where no gradients are wanted."""
 
 
-class Images:
+class Images(Source):
     """Images to train on, and images to test on; what was rendered of the first is what batches are drawn of."""
 
     splits = ("test", "train")
     ahead = AHEAD
-    encoded = True
 
     def __init__(self, *, seed: int, data: Mapping[str, Data]) -> None:
         self.seed = seed
         self.data = {split: Dataset(data[split].place) for split in self.splits}
         self.train = self.data["train"]
-        self.dim = len(self.train.names)
+        self.factors = self.train.factors
+        self.dim = len(self.factors)
         self.space = Box(self.dim)
+        height, width, channels = self.train.shape
+        self.shape = (channels, height, width)
 
     def __len__(self) -> int:
         return len(self.train)
-
-    @property
-    def shape(self) -> tuple[int, int, int]:
-        """Of an image: channels, height, width."""
-        height, width, channels = self.train.shape
-        return channels, height, width
-
-    @property
-    def factors(self) -> tuple[Factor, ...]:
-        """What varies from image to image."""
-        return self.train.factors
 
     @property
     def latents(self) -> Float32s:
@@ -91,20 +80,9 @@ class Images:
         """Mean and standard deviation of each channel from 0 to 1."""
         return self.train.manifest.moments()
 
-    def measured(self) -> Tensor:
-        """Images are not whitened."""
-        raise Impossible("whiten: is for mixed latents; leave it out of the tier")
-
-    def picture(self, representation: Tensor, rows: int = 6, columns: int = 6) -> bytes:
-        """A PNG: in each row an image of the test set, then those whose representations (n, k) are nearest."""
-        away = torch.cdist(representation[:rows], representation)
-        away[torch.arange(len(away)), torch.arange(len(away))] = -1
-        nearest = away.topk(min(columns, len(representation)), largest=False).indices
-        images = self.data["test"].images(nearest.flatten().numpy())
-        images = images.reshape(*nearest.shape, *images.shape[1:])
-        file = BytesIO()
-        Image.fromarray(np.concatenate(np.concatenate(images, 1), 1)).save(file, "png")
-        return file.getvalue()
+    def shown(self, numbers: Tensor, n: int) -> Tensor:  # noqa: ARG002
+        """Images (m, C, H, W) of the test set by their numbers (m,)."""
+        return as_tensor(self.data["test"].images(numbers.numpy()))
 
 
 def as_tensor(images: Array) -> Tensor:

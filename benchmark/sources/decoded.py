@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from functools import cached_property
+from functools import cache, cached_property, partial
 from pathlib import Path
 
 import numpy as np
@@ -15,33 +15,60 @@ from ident.benchmark.latents.spaces import Sphere
 from ident.benchmark.sources.data import NOWHERE, Data
 from ident.benchmark.sources.files import digest_of, folder_of
 from ident.benchmark.sources.mixed import CPU, Latents
-from ident.benchmark.sources.sheets import SHOWN, neighbours, sheet
+from ident.benchmark.sources.pictures import Pictures
 from ident.benchmark.training.seeds import Stream, generator_of
-from ident.render.aliases import Int64s, Uint8s
+from ident.render.aliases import Int64s
 from ident.render.errors import Impossible
 from ident.render.exchange import digits
 
 AT_ONCE = 500
 """Images that are encoded at a time where no gradients are wanted."""
 MOMENTS = (0.1307,), (0.3081,)
-"""Of the pixels of the published digits to train on, from 0 to 1."""
+"""Mean and standard deviation of the pixels of the published digits to train on, from 0 to 1."""
 MOST_LATENTS = 64
-CLASSES = tuple(map(str, range(digits.CLASSES)))
+CLASSES, SHAPE = tuple(map(str, range(digits.CLASSES))), (1, digits.SIDE, digits.SIDE)
 
 Decoders = Callable[[Path, int], nn.Module]
 """Gives the decoder from latents (n, dim) to logits of images, of a VAE of the digits in a folder."""
 
 
+class Digits(Pictures):
+    """Handwritten digits, in memory: the first of them where some are chosen."""
+
+    at_once = AT_ONCE
+    moments = MOMENTS
+
+    def __init__(self, folder: Path, *, seed: int) -> None:
+        super().__init__(CLASSES, SHAPE, seed=seed)
+        self.stored = cache(partial(digits.read_digits, folder))
+
+    def labels(self, split: str) -> Int64s:
+        """The classes (n,) of a split."""
+        return self.stored(split).labels.astype(np.int64)
+
+    def images(self, indices: Int64s, split: str = "train") -> Tensor:
+        """Digits (n, 1, 28, 28) uint8 of a split."""
+        return torch.from_numpy(self.stored(split).images[indices])[:, None]
+
+    def some(self, split: str, n: int) -> Int64s:  # noqa: ARG002
+        """The indices (n,) of the first digits: they lie in no order."""
+        return np.arange(n)
+
+    def drawn(self, number: int, n: int) -> Int64s:
+        """The indices of n digits, drawn for batch `number`."""
+        generator = generator_of(self.seed, Stream.BATCHES, number)
+        return torch.randint(len(self), (n,), generator=generator).numpy()
+
+
 class Decoded(Latents):
     """Latents of a sphere, as images: brought to the length that normal latents have, and decoded.
 
-    Beside them it has the digits that the decoder was trained on, and their classes.
+    Beside them it has the digits that the decoder was trained on, and others, as its `pictures`.
     """
 
     encoded = True
-    shape = (1, digits.SIDE, digits.SIDE)
+    shape = SHAPE
     moments = MOMENTS
-    classes = CLASSES
 
     def __init__(
         self,
@@ -60,6 +87,12 @@ class Decoded(Latents):
             )
         self.folder, self.decoders = folder_of(data, "", "mnist"), decoders
         digits.paths(self.folder)
+        self.digits = Digits(self.folder, seed=seed)
+
+    @property
+    def pictures(self) -> Digits:
+        """The digits that the decoder was trained on, and others."""
+        return self.digits
 
     @staticmethod
     def digest(*_: object, data: Mapping[str, Data] = NOWHERE, **__: object) -> str:
@@ -70,16 +103,6 @@ class Decoded(Latents):
     def decoder(self) -> nn.Module:
         """From latents (n, dim), about normal, to logits of images (n, 1, 28, 28)."""
         return self.decoders(self.folder, self.dim).to(self.device)
-
-    @cached_property
-    def known(self) -> digits.Digits:
-        """Those that the decoder was trained on."""
-        return digits.read_digits(self.folder, "train")
-
-    @cached_property
-    def unseen(self) -> digits.Digits:
-        """Others."""
-        return digits.read_digits(self.folder, "test")
 
     def observe(self, z: Tensor) -> Tensor:
         """Images (n, 1, 28, 28) from 0 to 255 of latents (n, dim)."""
@@ -93,43 +116,6 @@ class Decoded(Latents):
         z = self.draw(n, self.generator(Stream.SAMPLES))
         return z, map(self.observe, z.split(AT_ONCE))
 
-    def __len__(self) -> int:
-        return len(self.known.labels)
-
-    def checked(self, size: int) -> int:
-        """A batch size, if there are as many digits."""
-        if size > len(self):
-            raise Impossible(f"{self.folder}: {len(self)} digits to train on, a batch has {size}")
-        return size
-
-    def drawn(self, number: int, n: int) -> Int64s:
-        """The indices of n digits, drawn for batch `number`."""
-        generator = generator_of(self.seed, Stream.BATCHES, number)
-        return torch.randint(len(self), (n,), generator=generator).numpy()
-
-    def images(self, indices: Int64s) -> Tensor:
-        """Digits (n, 1, 28, 28) uint8 to train on."""
-        return torch.from_numpy(self.known.images[indices])[:, None]
-
-    def counts(self) -> tuple[int, int]:
-        """How many digits the decoder was trained on, and how many it has not seen."""
-        return len(self.known.labels), len(self.unseen.labels)
-
-    def classified(self, fitted: int, tested: int) -> tuple[Tensor, Iterator[Tensor]]:
-        """Classes (n, 1) of so many digits that the decoder was trained on and then of so many others; and these."""
-        labels = np.concatenate([self.known.labels[:fitted], self.unseen.labels[:tested]]).astype(np.float32)
-        images = self.known.images[:fitted], self.unseen.images[:tested]
-        return torch.from_numpy(labels)[:, None], (part for some in images for part in in_parts(some))
-
-    def picture(self, representation: Tensor) -> bytes:
-        """A PNG: in each row the image of one of the first test samples, then those nearest in the representation."""
-        rows, columns = SHOWN
-        nearest = neighbours(representation, rows, columns)
-        z = self.draw(len(representation), self.generator(Stream.SAMPLES))
-        return sheet(self.observe(z[nearest.flatten()]).unflatten(0, nearest.shape))
-
-
-def in_parts(images: Uint8s) -> Iterator[Tensor]:
-    """Images (n, 28, 28) as tensors (m, 1, 28, 28), some at a time."""
-    for start in range(0, len(images), AT_ONCE):
-        yield torch.from_numpy(images[start : start + AT_ONCE].copy())[:, None]
+    def shown(self, numbers: Tensor, n: int) -> Tensor:
+        """Images (m, 1, 28, 28) of test samples by their numbers (m,) among the first n."""
+        return self.observe(self.draw(n, self.generator(Stream.SAMPLES))[numbers])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -10,11 +10,9 @@ import torch
 from torch import Tensor
 
 from ident.benchmark.latents.spaces import Box
-from ident.benchmark.sources.sheets import SHOWN, neighbours, sheet
+from ident.benchmark.sources.source import Source
 from ident.benchmark.training.seeds import Stream, stream
 from ident.render.aliases import Array, Float32s
-from ident.render.errors import Impossible
-from ident.render.worlds.factors import Factor
 
 AHEAD = 4
 """Batches that are drawn before the encoder asks for them."""
@@ -22,15 +20,11 @@ AT_ONCE = 256
 """Images that are encoded at a time where no gradients are wanted."""
 
 
-class DrawnImages(ABC):
+class DrawnImages(Source):
     """Images of factors: who inherits says which factors there are, how they are drawn, and what they look like."""
 
-    splits: tuple[str, ...] = ("test",)
     ahead = AHEAD
-    encoded = True
-    factors: tuple[Factor, ...]
     shape: tuple[int, int, int]
-    """Of an image: channels, height, width."""
 
     def __init__(self, *, seed: int) -> None:
         self.seed = seed
@@ -70,12 +64,6 @@ class DrawnImages(ABC):
         """Images are seen from 0 to 1, as they are."""
         return [0.0] * self.shape[0], [1.0] * self.shape[0]
 
-    def measured(self) -> Tensor:
-        """Images are not whitened."""
-        raise Impossible("whiten: is for mixed latents; leave it out of the tier")
-
-    def picture(self, representation: Tensor) -> bytes:
-        """A PNG: in each row one of the first test images, then those whose representations (n, k) are nearest."""
-        nearest = neighbours(representation, *SHOWN)
-        drawn = self.draw(len(representation), self.rng(Stream.SAMPLES))
-        return sheet(self.images(drawn[nearest.flatten().numpy()]).unflatten(0, nearest.shape))
+    def shown(self, numbers: Tensor, n: int) -> Tensor:
+        """Images (m, C, H, W) of test samples by their numbers (m,) among the first n."""
+        return self.images(self.draw(n, self.rng(Stream.SAMPLES))[numbers.numpy()])

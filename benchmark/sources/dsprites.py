@@ -9,9 +9,11 @@ import torch
 from torch import Tensor
 
 from ident.benchmark.sources.drawn import DrawnImages
+from ident.benchmark.sources.source import check_size
 from ident.render.aliases import Float32s, Int64s
-from ident.render.errors import Impossible
 from ident.render.worlds import dsprites
+
+SIZES = range(8, 1025)
 
 
 class DSprites(DrawnImages):
@@ -24,8 +26,7 @@ class DSprites(DrawnImages):
     """Factors without an order, which no small step changes: the shape."""
 
     def __init__(self, size: int = dsprites.SIDE, *, seed: int) -> None:
-        if type(size) is not int or not 8 <= size <= 1024:
-            raise Impossible(f"dsprites: size {size!r}; give a whole number of pixels from 8 to 1024")
+        check_size(size, SIZES, "dsprites")
         self.shape = (1, size, size)
         super().__init__(seed=seed)
 

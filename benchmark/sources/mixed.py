@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import torch
 from torch import Tensor, nn
@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from ident.benchmark.latents import distributions, spaces
 from ident.benchmark.latents.spaces import Space, Sphere
 from ident.benchmark.sources.mixing import mixing
+from ident.benchmark.sources.source import Source
 from ident.benchmark.training.seeds import Stream, generator_of, stream
 from ident.render.errors import Impossible
 from ident.render.worlds.factors import Factor, Interval
@@ -25,24 +26,17 @@ MEASURED = 20_000
 """Samples that are measured before a training: what whitens observations, and how far positives are."""
 
 
-class Latents:
+class Latents(Source):
     """Latents of a marginal, which are their own observations: no encoder is trained on them."""
 
-    splits = ("test",)
     encoded = False
-    ahead = 0
-    moments: tuple[Sequence[float], Sequence[float]] | None = None
 
     def __init__(self, space: str, marginal: str = "uniform", *, seed: int, device: torch.device = CPU) -> None:
         self.space = spaces.read(space, DIM)
         self.dim, self.seed, self.device = self.space.dim, seed, device
+        self.factors = tuple(Factor(f"latent {number}", Interval()) for number in range(self.dim))
         self.marginal = distributions.parse(marginal)
         self.mixing: nn.Module = nn.Identity()
-
-    @property
-    def factors(self) -> tuple[Factor, ...]:
-        """The coordinates of the space."""
-        return tuple(Factor(f"latent {number}", Interval()) for number in range(self.dim))
 
     def generator(self, *number: int) -> torch.Generator:
         """Random numbers of a stream."""
@@ -72,10 +66,6 @@ class Latents:
     def measured(self) -> Tensor:
         """Observations (MEASURED, dim)."""
         return self.observe(self.draw(MEASURED, self.generator(Stream.MEASURES)))
-
-    def picture(self, representation: Tensor) -> bytes | None:  # noqa: ARG002
-        """Latents cannot be seen."""
-        return None
 
 
 class Mixed(Latents):

@@ -8,7 +8,7 @@ from ident.render.aliases import Float64s
 from ident.render.errors import Impossible
 
 FRAMES, LENGTH = 8_000, 40
-"""Of a stand-in: frames in all, and frames of a sequence."""
+"""Frames of a stand-in in all, and frames of each of its sequences."""
 TURNS, STANDS, STEP = 0.15, 0.3, 0.02
 """How often a coordinate changes its speed, how often it then stands still, and the scale of speeds, in ranges."""
 

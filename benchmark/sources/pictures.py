@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cache, cached_property, lru_cache
-from hashlib import sha256
+from functools import cached_property, lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -14,10 +13,11 @@ from torch import Tensor
 
 from ident.benchmark.latents.spaces import Box
 from ident.benchmark.sources.data import NOWHERE, Data
+from ident.benchmark.sources.dataset import as_tensor
 from ident.benchmark.sources.files import digest_of, folder_of
-from ident.benchmark.sources.sheets import SHOWN, neighbours, sheet
+from ident.benchmark.sources.source import Source, check_size
 from ident.benchmark.training.seeds import Stream, generator_of
-from ident.render.aliases import Float64s, Int64s, Uint8s
+from ident.render.aliases import Float64s, Int64s
 from ident.render.errors import Impossible
 from ident.render.exchange import cifar10, folders
 from ident.render.threads import in_order
@@ -32,15 +32,14 @@ MEASURED = 10_000
 SIZES = range(16, 1025)
 
 
-class Pictures(ABC):
+class Pictures(Source):
     """Pictures to train on and others to test on, each of a class. Their factors are not known but for the class."""
 
-    splits = ("test",)
     ahead = AHEAD
-    encoded = True
+    at_once = AT_ONCE
 
-    def __init__(self, classes: tuple[str, ...], size: int, *, seed: int) -> None:
-        self.seed, self.classes, self.shape = seed, classes, (3, size, size)
+    def __init__(self, classes: tuple[str, ...], shape: tuple[int, int, int], *, seed: int) -> None:
+        self.seed, self.classes, self.shape = seed, classes, shape
         self.factors = (Factor("class", Category(classes)),)
         self.dim = 1
         self.space = Box(1)
@@ -50,15 +49,11 @@ class Pictures(ABC):
         """The classes (n,) of a split, `train` or `test`."""
 
     @abstractmethod
-    def read(self, split: str, indices: Int64s) -> Uint8s:
-        """Pictures (n, H, W, 3) of a split."""
+    def images(self, indices: Int64s, split: str = "train") -> Tensor:
+        """Images (n, C, H, W) uint8 of a split."""
 
     def __len__(self) -> int:
         return len(self.labels("train"))
-
-    def images(self, indices: Int64s, split: str = "train") -> Tensor:
-        """Images (n, 3, H, W) uint8, channels last in memory."""
-        return torch.from_numpy(np.ascontiguousarray(self.read(split, indices))).permute(0, 3, 1, 2)
 
     def drawn(self, number: int, n: int) -> Int64s:
         """The indices of n images for batch `number`: all come once, in an order of its own, before any comes again."""
@@ -87,16 +82,20 @@ class Pictures(ABC):
 
     def classified(self, fitted: int, tested: int) -> tuple[Tensor, Iterator[Tensor]]:
         """Classes (n, 1) of so many pictures to train on and then of so many others; and these, some at a time."""
-        chosen = {split: spread(self.labels(split), n) for split, n in (("train", fitted), ("test", tested))}
+        chosen = {split: self.some(split, n) for split, n in (("train", fitted), ("test", tested))}
         labels = np.concatenate([self.labels(split)[indices] for split, indices in chosen.items()])
         parts = [
             (split, part)
             for split, indices in chosen.items()
-            for part in np.array_split(indices, range(AT_ONCE, len(indices), AT_ONCE))
+            for part in np.array_split(indices, range(self.at_once, len(indices), self.at_once))
             if len(part)
         ]
         read = in_order(lambda part: self.images(part[1], part[0]), parts, ahead=AHEAD)
         return column(labels), (images for _, images in read)
+
+    def some(self, split: str, n: int) -> Int64s:
+        """The indices (n,) of pictures that lie evenly among all of a split: where these are sorted, of all classes."""
+        return np.arange(n) * len(self.labels(split)) // max(1, n)
 
     def samples(self, split: str, n: int) -> tuple[Tensor, Iterator[Tensor]]:
         """Classes (n, 1) of test pictures, and these."""
@@ -106,43 +105,36 @@ class Pictures(ABC):
     @cached_property
     def moments(self) -> tuple[Sequence[float], Sequence[float]]:
         """Mean and standard deviation of each channel from 0 to 1."""
-        chosen = spread(self.labels("train"), min(MEASURED, len(self)))
+        chosen = self.some("train", min(MEASURED, len(self)))
         counts = np.zeros((3, 256))
         for part in np.array_split(chosen, range(AT_ONCE, len(chosen), AT_ONCE)):
-            pictures = self.read("train", part)
-            counts += [np.bincount(pictures[..., channel].reshape(-1), minlength=256) for channel in range(3)]
+            channels = self.images(part).numpy().swapaxes(0, 1)
+            counts += [np.bincount(channel.reshape(-1), minlength=256) for channel in channels]
         shares: Float64s = counts / counts.sum(1, keepdims=True)
         values = np.arange(256) / 255
         mean = shares @ values
         deviation = np.sqrt(shares @ values**2 - mean**2)
         return mean.tolist(), np.where(deviation > 0, deviation, 1.0).tolist()
 
-    def measured(self) -> Tensor:
-        """Pictures are not whitened."""
-        raise Impossible("whiten: is for mixed latents; leave it out of the tier")
-
-    def picture(self, representation: Tensor) -> bytes:
-        """A PNG: in each row one of the first test pictures, then those whose representations (n, k) are nearest."""
-        rows, columns = SHOWN
-        nearest = neighbours(representation, rows, columns)
-        shown = spread(self.labels("test"), len(representation))[nearest.flatten().numpy()]
-        return sheet(self.images(shown, "test").unflatten(0, nearest.shape))
+    def shown(self, numbers: Tensor, n: int) -> Tensor:
+        """Test pictures (m, C, H, W) by their numbers (m,) among n of them."""
+        return self.images(self.some("test", n)[numbers.numpy()], "test")
 
 
 class CIFAR10(Pictures):
     """CIFAR10, in memory."""
 
     def __init__(self, *, seed: int, data: Mapping[str, Data] = NOWHERE) -> None:
-        self.pictures = read_cifar10(folder_of(data, "", "cifar10"), self.digest(data=data))
-        super().__init__(cifar10.CLASSES, cifar10.SIDE, seed=seed)
+        self.stored = read_cifar10(folder_of(data, "", "cifar10"), self.digest(data=data))
+        super().__init__(cifar10.CLASSES, (3, cifar10.SIDE, cifar10.SIDE), seed=seed)
 
     def labels(self, split: str) -> Int64s:
         """The classes (n,) of a split."""
-        return self.pictures[split][1]
+        return self.stored[split][1]
 
-    def read(self, split: str, indices: Int64s) -> Uint8s:
-        """Pictures (n, 32, 32, 3) of a split."""
-        return self.pictures[split][0][indices]
+    def images(self, indices: Int64s, split: str = "train") -> Tensor:
+        """Images (n, 3, 32, 32) uint8 of a split."""
+        return as_tensor(np.ascontiguousarray(self.stored[split][0][indices]))
 
     @staticmethod
     def digest(*, data: Mapping[str, Data] = NOWHERE) -> str:
@@ -154,52 +146,42 @@ class ImageFolder(Pictures):
     """A folder of classes with image files in them, read when they are asked for and brought to one size."""
 
     def __init__(self, size: int = 224, *, seed: int, data: Mapping[str, Data] = NOWHERE) -> None:
-        self.size = checked_size(size)
-        self.folder = folders.read_folder(folder_of(data, "", "imagenet"))
-        super().__init__(self.folder.classes, size, seed=seed)
+        check_size(size, SIZES, "image-folder")
+        self.size = size
+        self.folder = folder_in(data)
+        super().__init__(self.folder.classes, (3, size, size), seed=seed)
 
     def labels(self, split: str) -> Int64s:
         """The classes (n,) of a split."""
         return self.folder.splits[split].labels
 
-    def read(self, split: str, indices: Int64s) -> Uint8s:
-        """Pictures (n, size, size, 3) of a split."""
+    def images(self, indices: Int64s, split: str = "train") -> Tensor:
+        """Images (n, 3, size, size) uint8 of a split."""
         paths = self.folder.splits[split].paths
-        return np.stack([folders.decode(paths[index], self.size) for index in indices])
+        return as_tensor(np.stack([folders.decode(paths[index], self.size) for index in indices]))
 
     @staticmethod
     def digest(*_: object, data: Mapping[str, Data] = NOWHERE, **__: object) -> str:
         """That of the names and sizes of its files."""
-        return digest_of_names(folder_of(data, "", "imagenet").absolute())
+        return folder_in(data).digest
 
 
-@cache
-def digest_of_names(root: Path) -> str:
-    """The sha256 of the names and sizes of a folder's images: they are listed once, as there may be millions."""
-    digest = sha256()
-    for split, images in folders.read_folder(root).splits.items():
-        for path in images.paths:
-            name = path.relative_to(root).as_posix()
-            digest.update(f"{split} {name!r} {path.lstat().st_size}\n".encode())
-    return digest.hexdigest()
+def folder_in(data: Mapping[str, Data]) -> folders.Folder:
+    """The folder of classes at a place."""
+    root = folder_of(data, "", "imagenet")
+    return read_folder(root, root.absolute())
 
 
-def checked_size(size: int = 224) -> int:
-    """The side of pictures, if it is one."""
-    if type(size) is not int or size not in SIZES:
-        raise Impossible(f"image-folder: size {size!r}; give a whole number of pixels from {SIZES[0]} to {SIZES[-1]}")
-    return size
+@lru_cache(maxsize=1)
+def read_folder(root: Path, absolute: Path) -> folders.Folder:  # noqa: ARG001  # which tells working directories apart
+    """A folder of classes: it is listed once for all runs and their digests, as it may have millions of images."""
+    return folders.read_folder(root)
 
 
 @lru_cache(maxsize=1)
 def read_cifar10(place: Path, digest: str) -> Mapping[str, cifar10.Labelled]:  # noqa: ARG001  # which tells files from others
     """The images and classes of each split, which several runs share."""
     return cifar10.read_cifar10(cifar10.find(place))
-
-
-def spread(labels: Int64s, n: int) -> Int64s:
-    """The indices (n,) of pictures that lie evenly among all: where these are sorted by class, of all classes."""
-    return np.arange(n) * len(labels) // max(1, n)
 
 
 def column(labels: Int64s) -> Tensor:

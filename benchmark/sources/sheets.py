@@ -9,12 +9,9 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-SHOWN = 6, 6
-"""Rows and columns of the picture of neighbours."""
-
 
 def neighbours(representation: Tensor, rows: int, columns: int) -> Tensor:
-    """Of each of the first rows of a representation (n, k), itself and those nearest to it (rows, columns)."""
+    """Each of the first rows of a representation (n, k), and those nearest to it (rows, columns), by number."""
     away = torch.cdist(representation[:rows], representation)
     away[torch.arange(len(away)), torch.arange(len(away))] = -1
     nearest: Tensor = away.topk(min(columns, len(representation)), largest=False).indices

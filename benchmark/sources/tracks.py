@@ -47,7 +47,7 @@ class Sprites(DrawnImages):
         self.pairs: Float32s = places.astype(np.float32)
         """x, y and scale (n, 2, 3) of an object in two frames that follow each other."""
         self.levels = [np.unique(self.pairs[..., column]) for column in range(3)] if how == "discrete" else []
-        """Of discrete sprites, the values that x, y and scale have."""
+        """The values that x, y and scale of discrete sprites have."""
         self.factors = (
             *(
                 of_classes(factor, len(level))
@@ -75,7 +75,7 @@ class Sprites(DrawnImages):
         chosen = self.pairs[rng.integers(len(self.pairs), size=n)]
         first = self.with_rest(chosen[:, 0], rng)
         later = np.concatenate([chosen[:, 1], first[:, 3:]], 1)
-        return self.pictures(first), self.pictures(later)
+        return self.images_of(first), self.images_of(later)
 
     def factors_of(self, drawn: Float32s) -> Float32s:
         """They are what is drawn."""
@@ -86,9 +86,9 @@ class Sprites(DrawnImages):
         values = drawn.copy()
         for column, level in enumerate(self.levels):
             values[:, column] = level[drawn[:, column].astype(np.int64)]
-        return self.pictures(values)
+        return self.images_of(values)
 
-    def pictures(self, values: Float32s) -> Tensor:
+    def images_of(self, values: Float32s) -> Tensor:
         """The images (n, 1, 64, 64) of values of the world's factors (n, 5)."""
         images = [natural_sprites.picture(value, SIDE)[:, :, 0] for value in values.astype(np.float64)]
         return torch.from_numpy(np.stack(images))[:, None]

@@ -74,7 +74,7 @@ def larger(data: Data, tier: Tier) -> str:
 
 
 def render(
-    split: str, place: str, tier: Tier, address: str | None, tell: stage.Watch, positives: Positives | None = None
+    split: str, place: str, tier: Tier, address: str | None, tell: stage.TellStatus, positives: Positives | None = None
 ) -> None:
     """Render what a tier asks for as a split, or what is missing of it; with positives, if it is to train on."""
     if tier.render is None:

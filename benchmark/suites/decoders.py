@@ -23,14 +23,14 @@ from ident.benchmark.suites.runs import Run
 from ident.benchmark.suites.tiers import Tier
 from ident.benchmark.training.schedule import Training
 from ident.benchmark.training.seeds import Stream, generator_of, seeded, stream
-from ident.benchmark.training.train import Tell, train
+from ident.benchmark.training.train import TellStep, train
 from ident.render.aliases import Uint8s
 from ident.render.errors import Impossible
 from ident.render.exchange import digits
 from ident.render.store.files import cache_folder, lock
 
 SEED = 0
-"""Of all decoders: seeds of runs share them, as they share the digits."""
+"""The seed of all decoders: runs of all seeds share them, as they share the digits."""
 BETA = 1.0
 
 
@@ -64,12 +64,12 @@ class DigitsVAE:
         return {}
 
 
-def decoder_of(tier: Tier, folder: Path, dim: int, tell: Tell = lambda *_: None) -> nn.Module:
+def decoder_of(tier: Tier, folder: Path, dim: int, tell: TellStep = lambda *_: None) -> nn.Module:
     """The decoder from latents (n, dim) to logits of images, of a VAE of the digits in a folder, as a tier has it."""
     return trained(tier, folder, dim, tell).objective.decoder.eval().requires_grad_(False)
 
 
-def trained(tier: Tier, folder: Path, dim: int, tell: Tell) -> DigitsVAE:
+def trained(tier: Tier, folder: Path, dim: int, tell: TellStep) -> DigitsVAE:
     """A VAE of the digits to train on: from the cache, or trained, from where somebody stopped."""
     training = training_of(tier)
     task = DigitsVAE(digits.read_digits(folder, "train").images, dim, training.batch_size)

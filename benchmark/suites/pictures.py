@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from io import BytesIO
+from itertools import chain
 
 import numpy as np
 import torch
 from PIL import Image
 from torch import Tensor
 
+from ident.benchmark.pairs.augmentations import Augmentations
 from ident.benchmark.sources.source import Source
+from ident.benchmark.training.seeds import Stream, generator_of
 
 COUNT = 10
 """Images that are reconstructed."""
 STEPS, FURTHEST = 9, 2.0
-"""Of a walk along a latent: how many there are, and how many standard deviations it goes to either side."""
+"""Steps of a walk along a latent, and how many standard deviations it goes to either side."""
 GAP = 2
 """Pixels between images."""
 GREY = 96
 VIEWS, AT_ONCE = 2000, 250
-"""Of an image: how many show how they lie, and are encoded at a time."""
+"""Views of an image that show how they lie, and how many of them are drawn and encoded at a time."""
 
 Convert = Callable[[Tensor], Tensor]
 
@@ -48,17 +51,26 @@ def traversals(decode: Convert, latents: Tensor, representation: Tensor) -> byte
     return grid(shown.unflatten(0, (len(latents), STEPS)))
 
 
-def projected(views: Tensor, represent: Convert, decode: Convert) -> bytes:
+def views(image: Tensor, augmentations: Augmentations, *, seed: int) -> Iterator[Tensor]:
+    """Views (n, C, H, W) from 0 to 255 of an image (1, C, H, W), some at a time."""
+    images = image.repeat(AT_ONCE, 1, 1, 1).float() / 255
+    for start in range(0, VIEWS, AT_ONCE):
+        generator, part = generator_of(seed, Stream.VIEWS), slice(start, start + AT_ONCE)
+        yield 255 * augmentations.draw(images, generator=generator, of=VIEWS, part=part)
+
+
+def projected(views: Iterator[Tensor], represent: Convert, decode: Convert) -> bytes:
     """A PNG of views (n, C, H, W) from 0 to 255 of one image: some, their reconstructions, histograms of their latents.
 
     The latents that vary most come first.
     """
-    latents = torch.cat([represent(part).float() for part in views.split(AT_ONCE)])
+    first = next(views)
+    latents = torch.cat([represent(part).float() for part in chain([first], views)])
     most = latents.std(0).argsort(descending=True)[:COUNT]
-    histograms = torch.zeros(COUNT, *views.shape[1:])
+    histograms = torch.zeros(COUNT, *first.shape[1:])
     for panel, values in zip(histograms, latents[:, most].T.cpu(), strict=False):
         panel[:] = histogram(values, *panel.shape[1:])
-    return grid(torch.stack([views[:COUNT].cpu() / 255, decode(latents[:COUNT]).cpu(), histograms]))
+    return grid(torch.stack([first[:COUNT].cpu() / 255, decode(latents[:COUNT]).cpu(), histograms]))
 
 
 def histogram(values: Tensor, height: int, width: int) -> Tensor:

@@ -19,16 +19,16 @@ from ident.render.errors import Failed, Impossible
 from ident.render.store.files import read
 
 RESULT, RECOVERED, NEIGHBOURS = "result.json", "recovered.npz", "neighbours.png"
-"""Of a run: its scores; latents and what is recovered of them; the nearest images."""
+"""The files of a run: its scores; latents and what is recovered of them; the nearest images."""
 DECODED = {
     "reconstructions.png": "Images, and what the decoder makes of their latents",
     "traversals.png": "Walks along each latent through the decoder, the one that varies most first",
     "views.png": "Views of an image, what the decoder makes of them, and how all its views lie along each latent",
 }
-"""Of a run with a decoder: pictures by name, and what they show; the last one of a run whose pairs are views."""
+"""Pictures of a run with a decoder, by name, and what they show; the last one if the run's pairs are views."""
 
 FORMAT = 3
-"""Of results."""
+"""The version of what is written of a result."""
 
 LARGEST = 2**22  # bytes
 DEEPEST, FURTHEST, LONGEST = 10, 1e100, 255

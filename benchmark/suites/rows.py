@@ -26,9 +26,9 @@ DIM = 10
 SPACES = ("sphere", "learned-sphere", "box", "unbounded")
 """That an encoder's output may be brought to."""
 ID = re.compile(r"[a-z0-9][a-z0-9.-]{0,63}")
-"""Of a row: folders of results begin with it."""
+"""What the id of a row looks like, with which folders of results begin."""
 FIGURE = re.compile(r"[\w .-]{0,20}")
-"""Of a paper: files of plots are named after it."""
+"""What the name of a paper's figure looks like, after which files of plots are named."""
 TYPES = {"str": (str,), "bool": (bool,), "float": (float, int)}
 """What a field may be."""
 MOST_FACTORS = 256
@@ -184,7 +184,7 @@ class Row:
 
     @property
     def latent_space(self) -> str:
-        """Of a source that is drawn, where its latents live; nothing of a dataset."""
+        """The space of the latents of a source that is drawn; nothing of a dataset."""
         return "".join(map(written, self.source.arguments[:1]))
 
     @property

@@ -282,7 +282,7 @@ def by_ray(
 
 
 def versions() -> dict[str, str]:
-    """Of what the scores depend on. Builds of PyTorch with and without CUDA are the same here."""
+    """The versions of what the scores depend on. Builds of PyTorch with and without CUDA are the same here."""
     return {"ident": version("ident3d"), "PyTorch": torch.__version__.partition("+")[0]}
 
 

@@ -48,7 +48,7 @@ class Run:
 
     @property
     def name(self) -> str:
-        """Of the folder of its result."""
+        """The name of the folder of its result."""
         return "-".join([self.row.id, *self.own, self.kind, f"seed{self.seed}"])
 
     @property
@@ -113,7 +113,7 @@ class Run:
 
     @property
     def side(self) -> float:
-        """Of the model's box at the start."""
+        """The side of the model's box at the start."""
         return self.tier.model.side if self.kind == "unsupervised" and self.row.source.name != "latents" else 1.0
 
     @property

@@ -21,7 +21,7 @@ from ident.render import plugins
 from ident.render.errors import Impossible, unknown
 
 NAME = re.compile(r"\w[\w.-]{0,99}")
-"""Of a user's suite: its results go to a folder of that name."""
+"""What the name of a user's suite looks like, which the folder of its results has."""
 MOST_ROWS, MOST_METRICS = 1000, 32
 BACKBONE = "backbone"
 SPLITS = ("test", "train", BACKBONE)
@@ -44,9 +44,9 @@ class Suite:
     runs: str = ""
     """The suite whose runs it shows, if they are not its own."""
     ceilings: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    """Of factors that observations do not always show: the most that any encoder can have by a metric, in percent."""
+    """The most that any encoder can have by a metric, in percent, of factors that observations do not always show."""
     average: str = "mean"
-    """Of seeds: `mean` with the standard deviation, or `median` with the median absolute deviation."""
+    """How seeds are averaged: `mean` with the standard deviation, or `median` with the median absolute deviation."""
     checks: tuple[str, ...] = ()
     """What is told of how far a training is from theory, of the rows of which theory says so."""
     targets: tuple[float, ...] = ()
@@ -146,7 +146,7 @@ class Suite:
 
 
 def names() -> tuple[str, ...]:
-    """Of our suites."""
+    """The names of our suites."""
     files = (file.name for file in OURS.joinpath("tables").iterdir())
     return tuple(sorted(name.removesuffix(".toml") for name in files if name.endswith(".toml")))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
@@ -18,12 +19,12 @@ from torch.utils.checkpoint import checkpoint
 from ident.benchmark import metrics
 from ident.benchmark.metrics import Score, classifier
 from ident.benchmark.models import encoders
-from ident.benchmark.objectives.contrastive import Own
+from ident.benchmark.objectives.contrastive import OwnLoss
 from ident.benchmark.objectives.objective import Objective
 from ident.benchmark.pairs.augmentations import views
 from ident.benchmark.pairs.bank import Bank
 from ident.benchmark.pairs.batch import Batch, Pairs
-from ident.benchmark.pairs.own import Own as OwnPairs
+from ident.benchmark.pairs.own import OwnPairs
 from ident.benchmark.registry import AUGMENTATIONS, OBJECTIVES, PAIRS, SOURCES
 from ident.benchmark.sources.dataset import Images
 from ident.benchmark.sources.mixed import Latents
@@ -49,7 +50,11 @@ LEAST = 20
 def source_of(run: Run, device: torch.device) -> Source:
     """The source of a run."""
     available = {"seed": run.seed, "device": device, "data": run.data, "decoders": partial(decoder_of, run.tier)}
-    source: Source = SOURCES.make(run.row.source, **available)
+    source = SOURCES.make(run.row.source, **available)
+    if not isinstance(source, Source):
+        raise Impossible(
+            f"source {run.row.source}: gave {type(source).__name__}; give what inherits {Source.__module__}.Source"
+        )
     return source
 
 
@@ -64,7 +69,9 @@ def pairs_of(run: Run, source: Source) -> Pairs:
         return OwnPairs(source, run.pairs.name, entry, *run.pairs.arguments, **dict(run.pairs.keywords))
     training = run.training
     context = {"seed": run.seed, "steps": training.steps, "batch_size": training.batch_size}
-    pairs: Pairs = PAIRS.make(run.pairs, source, **context, **run.options)
+    pairs = PAIRS.make(run.pairs, source, **context, **run.options)
+    if not isinstance(pairs, Pairs):
+        raise Impossible(f"pairs {run.pairs}: gave {type(pairs).__name__}; give what inherits {Pairs.__module__}.Pairs")
     return pairs
 
 
@@ -83,9 +90,9 @@ def objective_of(run: Run, source: Source) -> Objective:
         if slot.name in OBJECTIVES.entries or (isinstance(entry, type) and issubclass(entry, Objective)):
             context = {"dim": latents_of(run, source), "conditionals": len(run.row.conditionals), "seed": run.seed}
             context |= run.objective_options
-            objective: Objective = OBJECTIVES.make(slot, **context, shape=getattr(source, "shape", None))
+            objective: Objective = OBJECTIVES.make(slot, **context, shape=source.shape)
             return objective
-        return Own(slot.name, entry(*slot.arguments) if isinstance(entry, type) else entry)
+        return OwnLoss(slot.name, entry(*slot.arguments) if isinstance(entry, type) else entry)
 
 
 def check(runs: Sequence[Run]) -> None:
@@ -124,8 +131,7 @@ class RowTask:
         if run.kind not in UNTRAINED:
             self.objective = objective_of(run, self.source)
             self.pairs = pairs_of(run, self.source)
-            self.memory = getattr(self.pairs, "bank", None) or self.memory
-        shape = getattr(self.source, "shape", None)
+            self.memory = self.pairs.bank or self.memory
         with seeded(stream(run.seed, Stream.ENCODER)):
             encoder = encoders.encoder(
                 latents_of(run, self.source),
@@ -133,7 +139,7 @@ class RowTask:
                 run.side,
                 model.encoder,
                 outputs=self.objective.outputs,
-                shape=shape,
+                shape=self.source.shape,
                 projector=run.projector,
             )
         encoder.to(self.device)
@@ -162,9 +168,7 @@ class RowTask:
 
     def loss(self, batch: Batch) -> Tensor:
         """The loss of the objective on a batch."""
-        prepare = getattr(self.pairs, "prepare", None)
-        if prepare is not None:
-            batch = prepare(batch)
+        batch = self.pairs.prepare(batch)
         if not isinstance(self.memory, Bank) or batch.images is None:
             loss: Tensor = self.objective(self.encode, batch)
             return loss
@@ -198,19 +202,18 @@ class RowTask:
 
     def decoded(self, representation: Tensor) -> tuple[bytes, ...] | None:
         """PNGs of reconstructions, of walks along latents, and of views, where the objective has a decoder."""
-        decode = getattr(self.objective, "decode", None)
+        decode = self.objective.decode
         if decode is None:
             return None
         self.model.eval()
         with torch.no_grad():
             shown = pictures.decoded(self.source, self.represent, decode, representation)
-            if (augmentations := getattr(self.pairs, "augmentations", None)) is None:
+            if self.pairs.augmentations is None:
                 return shown
-            source: Any = self.source
-            image = source.images(np.zeros(1, np.int64)).repeat(pictures.VIEWS, 1, 1, 1).float() / 255
-            generator = generator_of(self.run.seed, Stream.VIEWS)
-            augmented = 255 * augmentations.draw(image, generator=generator)
-            return (*shown, pictures.projected(augmented, self.represent, decode))
+            views = pictures.views(
+                self.source.pictures.images(np.zeros(1, np.int64)), self.pairs.augmentations, seed=self.run.seed
+            )
+            return (*shown, pictures.projected(views, self.represent, decode))
 
     def before_projector(self, observations: Tensor) -> Tensor:
         """What the projector takes (n, k) of observations (n, ...)."""
@@ -238,7 +241,7 @@ class RowTask:
 
         Of a random half of them they do. What classifiers are fitted on comes first, see `classifier`.
         """
-        source: Any = self.source
+        source = self.source.pictures
         fitted, tested = classifier.split(classifier.most(self.run.samples, *source.counts()))
         labels, images = source.classified(fitted, tested)
         kinds = [Category(source.classes)]
@@ -254,8 +257,9 @@ class RowTask:
         """The scores that are taken on the way, and what the objective has learned."""
         followed = self.run.row.followed and self.run.kind == "unsupervised"
         recovered = self.recovered("test") if followed else None
-        each = self.of_each(self.run.looks, "test", recovered)
-        scores = {name: metrics.value(name, *pair, **more) for name, pair, more in each}
+        alike = self.alike(self.run.looks, "test", recovered)
+        values = {name: metrics.value(name, *pair, **more) for names, pair, more in alike for name in names}
+        scores = {name: values[name] for name in self.run.looks}
         if recovered is not None:
             latents = metrics.load("r2")(*recovered)
             scores |= {f"r2 {name}": float(latents[list(some)].mean()) for name, some in self.run.row.groups.items()}
@@ -283,26 +287,31 @@ class RowTask:
 
     def scores(self, split: str, factors: Tensor, representation: Tensor) -> dict[str, Score]:
         """All scores of what is recovered of a split, and its suite's checks, with intervals and chance."""
-        known = self.facts()
-        checks = [name for name in self.run.checks if not metrics.load(name).lacks(known)]
-        each = self.of_each((*self.run.metrics, *checks), split, (factors, representation))
-        return {name: metrics.score(name, *pair, **(more | known)) for name, pair, more in each}
+        known, scores = self.facts(), dict[str, Score]()
+        checks = (name for name in self.run.checks if not metrics.load(name).lacks(known))
+        reported = (*self.run.metrics, *checks)
+        for names, pair, more in self.alike(reported, split, (factors, representation)):
+            outcomes = metrics.score_each(names, *pair, **(more | known))
+            for name, (_, outcome) in zip(names, outcomes, strict=True):
+                if isinstance(outcome, Impossible):
+                    raise outcome
+                scores[name] = outcome
+        return {name: scores[name] for name in reported}
 
-    def of_each(
+    def alike(
         self, names: Iterable[str], split: str, recovered: tuple[Tensor, Tensor] | None = None
-    ) -> Iterator[tuple[str, tuple[Tensor, Tensor], dict[str, Any]]]:
-        """Names of metrics, each with factors (n, d), their representation (n, k), and what else it is given."""
-        seed, classified = stream(self.run.seed, Stream.RESAMPLES), dict[str, tuple[Tensor, Tensor, Sequence[Kind]]]()
+    ) -> Iterator[tuple[Sequence[str], tuple[Tensor, Tensor], dict[str, Any]]]:
+        """Names of metrics, the factors (n, d) and representation (n, k) that these share, and what else they take."""
+        of_views = defaultdict[str | None, list[str]](list)
         for name in names:
-            augmentation = metrics.load(name).views
+            of_views[metrics.load(name).views].append(name)
+        for augmentation, alike in of_views.items():
             if augmentation is None:
-                recovered = recovered or self.recovered(split)
-                yield name, recovered, {"seed": seed, "kinds": [factor.kind for factor in self.source.factors]}
+                factors, representation = recovered or self.recovered(split)
+                kinds: Sequence[Kind] = [factor.kind for factor in self.source.factors]
             else:
-                if augmentation not in classified:
-                    classified[augmentation] = self.classified(augmentation, split)
-                labels, representation, kinds = classified[augmentation]
-                yield name, (labels, representation), {"seed": seed, "kinds": kinds}
+                factors, representation, kinds = self.classified(augmentation, split)
+            yield alike, (factors, representation), {"seed": stream(self.run.seed, Stream.RESAMPLES), "kinds": kinds}
 
     def facts(self) -> dict[str, Any]:
         """What checks can be given: what theory says of the row, and what the objective has learned and compares by."""

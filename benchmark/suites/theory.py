@@ -93,7 +93,7 @@ def log_ratio(row: Row) -> Callable[[Float64s], Float64s] | None:
 
 
 def log_density(space: str, text: str, dim: int) -> LogDensity | None:
-    """Of a conditional or, around the origin, a marginal in a space; None of one without a formula."""
+    """The log density of a conditional or, around the origin, a marginal in a space; None of one without a formula."""
     name, place = text.partition("(")[0], space.partition("(")[0]
     if "*" in space:
         return None
@@ -220,7 +220,7 @@ def number_of(text: str) -> float:
 
 
 def radius(space: str, dim: int) -> float:
-    """Of a sphere."""
+    """The radius of a sphere."""
     ((_, length),) = notation.parse(space, {"sphere": lambda dim, radius=1.0: (dim, radius)}, "space", {"dim": dim})
     return float(length)
 

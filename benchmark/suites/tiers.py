@@ -46,7 +46,7 @@ class Model:
     encoder: str = "mlp"
     """One of `registry.ENCODERS`, or module:function."""
     side: float = 1.0
-    """Of the model's box at the start of unsupervised trainings, from which it is learned."""
+    """The side of the model's box at the start of unsupervised trainings, from which it is learned."""
     whiten: bool = False
     """Whether encoders see observations whitened, and begin with outputs that are."""
     chunk: int = 0
@@ -102,7 +102,7 @@ class Tier:
     render: Render | None = None
     """The datasets that `--render` makes."""
     decoder: Training | None = None
-    """Of the VAE whose decoder shows latents."""
+    """The training of the VAE whose decoder shows latents."""
     gpu_hours: float = 0.0
     """How long one GPU would have taken its authors for a training of images: what is said before it begins."""
 
@@ -121,7 +121,7 @@ class Tier:
 
     @property
     def scale(self) -> float:
-        """Of conditionals that give none, as in Table 4."""
+        """The scale of conditionals that give none, as in Table 4."""
         scale: float = self.pairs.get("scale", SCALE)
         return scale
 

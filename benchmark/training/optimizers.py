@@ -15,7 +15,7 @@ MUON = 4.0
 """How much larger Muon's learning rate is, whose steps have the size of an orthogonal matrix."""
 
 MOMENTUM, TRUST = 0.9, 1e-3
-"""Of LARS: the share of a step that goes on in the next, and the share of a weight's norm that a step has."""
+"""The share of a step of LARS that goes on in the next, and the share of a weight's norm that a step has."""
 
 PRECISIONS = {"float32": None, "bfloat16": torch.bfloat16, "float16": torch.float16}
 

@@ -47,12 +47,12 @@ class Task(Protocol):
         """The scores of the model as it is."""
 
 
-Tell = Callable[[int, dict[str, float]], object]
+TellStep = Callable[[int, dict[str, float]], object]
 """Is told how many steps are done, and the last loss and scores."""
 
 
 def train(
-    task: Task, training: Training, checkpoint: Path, recipe: str, tell: Tell, *, seconds_between: float = 30.0
+    task: Task, training: Training, checkpoint: Path, recipe: str, tell: TellStep, *, seconds_between: float = 30.0
 ) -> Progress:
     """Train the task's model to the end, from the checkpoint if there is one; it is kept up to date.
 

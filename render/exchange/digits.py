@@ -6,19 +6,17 @@ import hashlib
 import math
 import struct
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from ident.render.aliases import Uint8s
+from ident.render.aliases import Tell, Uint8s
 from ident.render.errors import Failed, Impossible
 from ident.render.exchange.published import Published
 from ident.render.store.files import check_room, make_folder, make_inside, read, sha256, write
 from ident.render.store.storage import Storage
-
-Tell = Callable[[int, int], object]
 
 FILES: Mapping[str, tuple[str, str]] = {
     split: (f"{name}-images-idx3-ubyte", f"{name}-labels-idx1-ubyte")

@@ -6,6 +6,8 @@ import os
 import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
+from hashlib import sha256
 from io import BytesIO
 from pathlib import Path
 
@@ -43,8 +45,19 @@ class Split:
 class Folder:
     """The images to train on and the others, of the same classes."""
 
+    root: Path
     classes: tuple[str, ...]
     splits: Mapping[str, Split]
+
+    @cached_property
+    def digest(self) -> str:
+        """The sha256 of the names and sizes of its images."""
+        digest = sha256()
+        for split, images in self.splits.items():
+            for path in images.paths:
+                name = path.relative_to(self.root).as_posix()
+                digest.update(f"{split} {name!r} {path.lstat().st_size}\n".encode())
+        return digest.hexdigest()
 
 
 def read_folder(root: Path) -> Folder:
@@ -65,7 +78,7 @@ def read_folder(root: Path) -> Folder:
     for split, images in splits.items():
         if not len(images):
             raise Impossible(f"{root}: too few images, none is left to {split} on; give {HELD_OUT} or more")
-    return Folder(classes, splits)
+    return Folder(root, classes, splits)
 
 
 def part(images: Split, chosen: np.typing.NDArray[np.bool_]) -> Split:

@@ -8,13 +8,12 @@ from hashlib import md5
 from pathlib import Path
 from types import MappingProxyType
 
+from ident.render.aliases import Tell
 from ident.render.errors import Failed, Impossible
 from ident.render.exchange import dsprites, masks, tracks
 from ident.render.exchange.published import Archive
 from ident.render.store.files import bounded, check_room, make_folder, make_inside, whole
 from ident.render.store.storage import Storage
-
-Tell = Callable[[int, int], object]
 
 
 @dataclass(frozen=True)

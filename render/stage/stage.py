@@ -46,10 +46,10 @@ class Status:
     """Why workers were replaced, so far."""
 
 
-Watch = Callable[[Status], object]
+TellStatus = Callable[[Status], object]
 
 
-def render(plan: Plan, *, address: str | None = None, force: bool = False, tell: Watch) -> Manifest:
+def render(plan: Plan, *, address: str | None = None, force: bool = False, tell: TellStatus) -> Manifest:
     """Render a dataset, or what is missing of it."""
     out = plan.out
     out.check_output()
@@ -119,7 +119,7 @@ class Hand:
 class Stage:
     """One run: the shards to do, and the workers that do them."""
 
-    def __init__(self, ray: Any, plan: Plan, job: Job, records: dict[int, Record], tell: Watch) -> None:
+    def __init__(self, ray: Any, plan: Plan, job: Job, records: dict[int, Record], tell: TellStatus) -> None:
         self._ray, self._plan, self._tell = ray, plan, tell
         self._records = dict(records)
         manifest = plan.manifest(records)

@@ -203,7 +203,7 @@ def assert_shown(batch: Batch, images: Dataset, *numbers: np.ndarray) -> None:  
 
 def test_pairs_are_those_of_the_index(painted: dict[str, Data]) -> None:
     task, images = task_of(run_of(painted), "cpu"), Dataset(painted["train"].place)
-    assert str(task.pairs.conditional) == f"normal({QUICK.scale:g})"
+    assert str(task.pairs.distribution) == f"normal({QUICK.scale:g})"
     pairs = task.pairs.sampler.draw(3, 8)
     assert_shown(task.batch(3), images, pairs.anchor, pairs.positive)
 

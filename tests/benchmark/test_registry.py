@@ -24,6 +24,7 @@ from ident.benchmark.registry import (
     takes,
     traits_of,
 )
+from ident.benchmark.sources.decoded import Decoded, Digits
 from ident.benchmark.sources.mixed import Latents
 from ident.benchmark.suites.tiers import load_tier
 from ident.render.errors import Impossible
@@ -118,11 +119,11 @@ def test_names_are_listed_without_pytorch() -> None:
 @pytest.mark.parametrize("name", TRAITS)
 def test_what_is_known_of_a_source_is_true_of_it(name: str) -> None:
     source: Any = SOURCES.load(name)
-    traits = traits_of(name)
+    traits, pictures = traits_of(name), Digits if source is Decoded else source
     assert traits.latents == issubclass(source, Latents)
-    assert bool(traits.images) == hasattr(source, "images")
+    assert bool(traits.images) == hasattr(pictures, "images")
     assert traits.files == hasattr(source, "digest")
-    assert traits.classes == hasattr(source, "classified")
+    assert traits.classes == hasattr(pictures, "classified")
     assert (traits.files or traits.images == "stored") == ("data" in takes(source))
     assert bool(traits.images) == (load_tier("laptop", traits.observations).model.encoder != "mlp")
 

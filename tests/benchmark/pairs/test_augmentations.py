@@ -85,7 +85,7 @@ def test_as_often_as_it_should() -> None:
 
 def test_colours_are_jittered_in_distribution_as_by_torchvision() -> None:
     image = torch.rand(3, 6, 6, generator=generator())
-    ours = Augmentations(jitter=1.0).jittered(image.expand(3000, -1, -1, -1), generator())
+    ours = Augmentations(crop=False, jitter=1.0, grey=0.0).draw(image.expand(3000, -1, -1, -1), generator=generator())
     theirs = ColorJitter(0.8, 0.8, 0.8, 0.2)
     with torch.random.fork_rng():
         torch.manual_seed(2)
@@ -107,6 +107,16 @@ def test_the_same_seed_gives_the_same_and_another_another() -> None:
     assert draws[0].shape == IMAGES.shape
     assert draws[0].min() >= 0
     assert draws[0].max() <= 1
+
+
+@pytest.mark.parametrize("recipe", ["zimmermann", "simclr"])
+def test_a_part_becomes_what_it_would_among_all(recipe: str) -> None:
+    all_of_it = augmentations.RECIPES[recipe].draw(IMAGES, generator=generator(1))
+    parts = [
+        augmentations.RECIPES[recipe].draw(IMAGES[part], generator=generator(1), of=len(IMAGES), part=part)
+        for part in (slice(7), slice(7, 20))
+    ]
+    assert torch.equal(torch.cat(parts), all_of_it)
 
 
 def test_blurs_are_torchvisions() -> None:

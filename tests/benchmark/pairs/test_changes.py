@@ -116,7 +116,7 @@ def test_labelled_and_sampled_images_are_those_of_their_factors() -> None:
     factors, parts = source.samples("test", 300)
     images = torch.cat(list(parts))
     assert torch.equal(images, source.images(factors.numpy().astype(int)))
-    assert source.picture(torch.randn(300, 10))[:4] == b"\x89PNG"
+    assert (source.picture(torch.randn(300, 10)) or b"")[:4] == b"\x89PNG"
 
 
 @pytest.mark.parametrize(

@@ -162,11 +162,11 @@ def test_matching_says_how_far_the_realised_conditional_is() -> None:
 def test_batches_are_compared_as_all_pairs_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     drawn = list(batches(sampler("normal(0.1)"), 10_000))
     assert [len(batch) for batch in drawn] == [4096, 4096, 1808]
-    comparison = matching.Comparison()
+    tally = matching.Tally()
     for batch in drawn:
-        comparison.add(batch)
+        tally.add(batch)
     pairs = joined(drawn)
-    found = comparison.matching(WORLD.names)
+    found = tally.matching(WORLD.names)
     for to, sds in (
         (pairs.wished, [row.wished_sd for row in found.rows]),
         (pairs.positive_latents, [row.realised_sd for row in found.rows]),
@@ -177,7 +177,7 @@ def test_batches_are_compared_as_all_pairs_at_once(monkeypatch: pytest.MonkeyPat
     one, two = (to[:, 3] - pairs.anchor_latents[:, 3] for to in (pairs.wished, pairs.positive_latents))
     assert found.rows[3].distance == stats.ks_2samp(one, two, method="asymp").statistic
     monkeypatch.setattr(matching, "SAMPLE", 4097)
-    bounded = matching.Comparison()
+    bounded = matching.Tally()
     for batch in drawn:
         bounded.add(batch)
     assert len(bounded.sample) == 8192

@@ -9,6 +9,7 @@ import json
 import os
 import re
 import shutil
+from dataclasses import replace
 from html.parser import HTMLParser
 from io import BytesIO
 from pathlib import Path
@@ -247,6 +248,19 @@ def test_curves_of_seeds_have_names_and_looks_of_their_own(results: Path) -> Non
     assert names == ["sphere-laplace-vmf, seed 0", "sphere-laplace-vmf, seed 1"]
     assert len({str(line.get_linestyle()) for line in figure.legends[0].get_lines()}) == 2
     assert len({plots.dash(number) for number in range(20)}) == 20
+
+
+@pytest.mark.parametrize(("name", "across"), [("W", 5), ("sphere-laplace-vmf", 3), (40 * "W", 1)])
+def test_names_of_curves_are_within_their_figure(name: str, across: int, results: Path) -> None:
+    part = reading.read(results / "table1", warned).parts[0]
+    line = next(line for line in part.lines if "unsupervised" in line.results)
+    of_one = {"unsupervised": line.results["unsupervised"][:1]}
+    lines = [replace(line, results=of_one, shared=(name,))] * 10
+    figure = plots.curves(part.suite, lines)
+    figure.savefig(BytesIO())
+    whole, legend = figure.bbox, figure.legends[0].get_window_extent()
+    assert whole.x0 + 10 < legend.x0 < legend.x1 < whole.x1 - 10
+    assert len({round(text.get_window_extent().x0) for text in figure.legends[0].get_texts()}) == across
 
 
 def test_scores_that_say_little_get_a_word(results: Path) -> None:

@@ -73,7 +73,7 @@ def test_latents_are_decoded_as_long_as_normal_ones(folder: Path) -> None:
 
 
 def test_its_digits_are_those_of_the_files(folder: Path) -> None:
-    source = source_of(folder)
+    source = source_of(folder).pictures
     assert (len(source), source.counts()) == (300, (300, 60))
     labels, parts = source.classified(50, 10)
     images = torch.cat(list(parts))[:, 0].numpy()
@@ -82,7 +82,7 @@ def test_its_digits_are_those_of_the_files(folder: Path) -> None:
     np.testing.assert_array_equal(labels[:, 0], np.concatenate([train[1][:50], test[1][:10]]))
     np.testing.assert_array_equal(source.images(np.array([7, 3]))[:, 0], train[0][[7, 3]])
     assert len(np.unique(source.drawn(0, 200))) > 100
-    np.testing.assert_array_equal(source.drawn(3, 20), source_of(folder).drawn(3, 20))
+    np.testing.assert_array_equal(source.drawn(3, 20), source_of(folder).pictures.drawn(3, 20))
     assert not np.array_equal(source.drawn(3, 20), source.drawn(4, 20))
 
 
@@ -102,8 +102,8 @@ def test_other_spaces_have_no_decoder(folder: Path, space: str, said: str) -> No
 def test_without_digits_it_says_what_to_type(tmp_path: Path) -> None:
     with pytest.raises(Impossible, match=r"nowhere: has no train-images-idx3-ubyte; type ident pull mnist"):
         source_of(tmp_path / "nowhere")
-    with pytest.raises(Impossible, match="300 digits to train on, a batch has 301"):
-        source_of(write_digits(tmp_path)).checked(301)
+    with pytest.raises(Impossible, match="300 pictures, a batch has 301"):
+        source_of(write_digits(tmp_path)).pictures.checked(301)
 
 
 def weights(folder: Path, tier: object = TIER, dim: int = 4) -> dict[str, torch.Tensor]:
@@ -177,9 +177,9 @@ def test_runs_to_their_results(folder: Path, tmp_path: Path, more: dict[str, obj
 def test_pairs_of_digits_are_views_of_one(folder: Path) -> None:
     task = RowTask(run_of(folder, pairs="augmented(crop-flip)"), "cpu")
     batch = next(task.batches(0))
-    plain = task.source.images(task.source.drawn(0, 16))  # type: ignore[attr-defined]
+    plain = task.source.pictures.images(task.source.pictures.drawn(0, 16))
     assert torch.equal(batch.observations, plain.repeat(2, 1, 1, 1))
-    views = task.pairs.prepare(batch).observations  # type: ignore[attr-defined]
+    views = task.pairs.prepare(batch).observations
     assert views.shape == (32, 1, 28, 28)
     assert 0 <= views.min() < views.max() <= 255
     assert not torch.equal(views[:16], views[16:])
@@ -188,8 +188,9 @@ def test_pairs_of_digits_are_views_of_one(folder: Path) -> None:
 def test_half_of_the_digits_are_augmented_and_it_is_said_which(folder: Path) -> None:
     task = RowTask(run_of(folder, pairs="augmented-or-not", objective="told", space="unbounded"), "cpu")
     plain = next(task.batches(0))
-    batch = task.pairs.prepare(plain)  # type: ignore[attr-defined]
+    batch = task.pairs.prepare(plain)
     changed = (batch.observations != plain.observations).flatten(1).any(1)
+    assert batch.factors is not None
     assert torch.equal(changed, batch.factors[:, 0] > 0)
     assert 2 < int(changed.sum()) < 14
     logits = task.encode(batch.observations)[:, 0].detach()

@@ -94,6 +94,7 @@ def test_each_picture_comes_once_an_epoch(root: Path) -> None:
     source = source_of(root)
     n = len(source)
     assert (n, source.counts(), source.classes) == (60, (60, 12), ("bright", "dark"))
+    assert source_of(root, 1).folder is source.folder  # it is listed once
     drawn = np.concatenate([source.drawn(number, 7) for number in range(60)])
     for epoch in range(7):
         assert sorted(drawn[epoch * n : (epoch + 1) * n]) == list(range(n))
@@ -225,6 +226,13 @@ def test_what_cannot_be(arguments: tuple[str, ...], says: str, tmp_path: Path, i
     assert says in done.stderr
 
 
+class Mine:
+    """A source or pairs of a user's that lack what these have."""
+
+    def __init__(self, source: object = None) -> None:
+        self.source = source
+
+
 @pytest.mark.parametrize(
     ("row", "says"),
     [
@@ -233,6 +241,8 @@ def test_what_cannot_be(arguments: tuple[str, ...], says: str, tmp_path: Path, i
         ({"objective": "infonce(vmf, hot)"}, "temperature 'hot': give a number above 0"),
         ({"pairs": "augmented(simclear)"}, "augmentations 'simclear': choose from zimmermann, simclr, simclr-grey"),
         ({"source": "image-folder(3)"}, "image-folder: size 3; give a whole number of pixels from 16 to 1024"),
+        ({"source": f"{__name__}:Mine"}, f"source {__name__}:Mine: gave Mine; give what inherits ident"),
+        ({"pairs": f"{__name__}:Mine"}, f"pairs {__name__}:Mine: gave Mine; give what inherits ident"),
         ({"source": "image-folder(big)"}, "image-folder: size 'big'; give a whole number of pixels"),
     ],
 )
