@@ -74,7 +74,7 @@ class Bank(nn.Module):
         self.groups, self.batch_size, self.steps, self.ahead, self.seed = groups, batch_size, steps, ahead, seed
         self.register_buffer("points", torch.zeros(images, dim))
         self.register_buffer("seen", torch.zeros(images, dtype=torch.bool))
-        self.register_buffer("chosen", torch.full((ahead, batch_size), -1))
+        self.register_buffer("chosen", torch.full((max(1, ahead), batch_size), -1))
 
     def remember(self, images: Tensor, points: Tensor) -> None:
         """Keep the representations (m, dim) of images (m,); of one that is there twice, the last."""
@@ -88,7 +88,7 @@ class Bank(nn.Module):
         To be asked for so many batches ahead as it was made for: anchors are chosen when they are asked for.
         """
         for number in count(first):
-            row = self.chosen[number % self.ahead]
+            row = self.chosen[number % len(self.chosen)]
             if number >= first + self.ahead or first == 0:
                 anchors = self.choose(number)
                 row.copy_(torch.full_like(row, -1) if anchors is None else anchors)

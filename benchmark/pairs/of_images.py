@@ -34,11 +34,13 @@ class OfImages(Pairs):
     """Pairs of stored images. With `both` each positive is an anchor, too.
 
     With `groups` of so many pairs, batches are of images that the encoder finds alike, each group compared within
-    itself: see `bank`. They give way to plain batches over the share `fade` of the training.
+    itself: see `bank`. They give way to plain batches over the share `fade` of the training. `dim` is that of the
+    representations.
     """
 
     source: Images | Pictures | Decoded
     _: KW_ONLY
+    dim: int
     steps: int
     batch_size: int
     both: bool = False
@@ -49,7 +51,7 @@ class OfImages(Pairs):
         if type(self.both) is not bool:
             raise Impossible(f"both {self.both!r}: give true or false")
         if specification := of_options(self.groups, self.fade):
-            sizes = {"images": len(self.source.pictures), "dim": self.source.dim}
+            sizes = {"images": len(self.source.pictures), "dim": self.dim}
             sizes |= {"batch_size": self.batch_size, "steps": self.steps}
             self.bank = Bank(specification, **sizes, ahead=self.source.ahead, seed=self.source.seed)
 

@@ -69,6 +69,7 @@ def pairs_of(run: Run, source: Source) -> Pairs:
         return OwnPairs(source, run.pairs.name, entry, *run.pairs.arguments, **dict(run.pairs.keywords))
     training = run.training
     context = {"seed": run.seed, "steps": training.steps, "batch_size": training.batch_size}
+    context["dim"] = latents_of(run, source)
     pairs = PAIRS.make(run.pairs, source, **context, **run.options)
     if not isinstance(pairs, Pairs):
         raise Impossible(f"pairs {run.pairs}: gave {type(pairs).__name__}; give what inherits {Pairs.__module__}.Pairs")
@@ -151,13 +152,12 @@ class RowTask:
 
     def batches(self, first: int) -> Iterator[Batch]:
         """Batches from number `first` on. Of images several are decoded ahead by threads, while the encoder works."""
-        ahead = self.source.ahead
-        drawn: Iterator[Batch] = map(self.batch, count(first))
+        choices: Iterator[tuple[int, Tensor | None]] = ((number, None) for number in count(first))
         if isinstance(self.memory, Bank):
             choices = self.memory.choices(first)
+        drawn = (self.batch(*choice) for choice in choices)
+        if ahead := self.source.ahead:
             drawn = (batch for _, batch in in_order(lambda choice: self.batch(*choice), choices, ahead=ahead))
-        elif ahead:
-            drawn = (batch for _, batch in in_order(self.batch, count(first), ahead=ahead))
         for batch in drawn:
             yield batch.to(self.device)
 

@@ -64,6 +64,14 @@ def test_groups_wait_for_the_bank_and_give_way_to_plain_batches() -> None:
     assert [Groups(4, (0.5, 0.5)).share(progress) for progress in (0.4, 0.5, 0.6)] == [1, 0, 0]
 
 
+def test_anchors_that_are_not_chosen_ahead_follow_from_all_that_was_remembered() -> None:
+    full = filled(ahead=0)
+    for number, anchors in islice(full.choices(20), 10):
+        assert anchors is not None
+        assert torch.equal(anchors, full.choose(number))
+        full.remember(anchors, torch.randn(12, 3, generator=torch.Generator().manual_seed(number)))
+
+
 def test_anchors_are_chosen_so_many_steps_ahead_and_the_same_after_a_stop() -> None:
     def train(one: Bank, first: int, steps: int, chosen: list[Any]) -> None:
         """As a loop that asks for batches ahead, and remembers what each step has seen."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -120,6 +121,21 @@ def test_moments_are_those_of_all_pixels(root: Path) -> None:
     pixels = source.images(np.arange(60)).double() / 255
     assert mean == pytest.approx(pixels.mean((0, 2, 3)).tolist())
     assert deviation == pytest.approx(pixels.std((0, 2, 3), correction=0).tolist())
+
+
+def test_groups_are_of_what_a_projector_gives(root: Path) -> None:
+    run = run_of(root)
+    steps = Training(12, 8, 1e-3, looks=1)
+    run = replace(run, tier=replace(TIER, unsupervised=steps, pairs={"both": True, "groups": 4, "fade": (1, 1)}))
+    task = RowTask(run, "cpu")
+    bank = task.pairs.bank
+    assert bank is not None
+    assert bank.points.shape == (60, 32)
+    sizes = set()
+    for batch in islice(task.batches(0), 12):
+        task.loss(batch)
+        sizes.add(len(batch.comparisons))
+    assert sizes == {1, 2}
 
 
 def test_before_and_after_the_projector(root: Path, tmp_path: Path) -> None:
