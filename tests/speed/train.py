@@ -111,8 +111,9 @@ def plain(datasets: dict[str, Data], folder: Path) -> Step:
 def laptop() -> Step:
     """A step of the laptop's tier, of images that are there."""
     keep_memory()
-    training, generator = tiers.load_tier("laptop", "dataset").unsupervised, torch.Generator().manual_seed(0)
-    model = encoders.for_images(encoders.encoder(10, "box", 1.0, "resnet18"), ([0.5] * 3, [0.25] * 3))
+    tier, generator = tiers.load_tier("laptop", "dataset"), torch.Generator().manual_seed(0)
+    training = tier.unsupervised
+    model = encoders.for_images(encoders.encoder(10, "box", 1.0, tier.model.encoder), ([0.5] * 3, [0.25] * 3))
     images = torch.randint(256, (2 * training.batch_size, 3, 64, 64), dtype=torch.uint8, generator=generator)
 
     def loss_of(batch: Tensor) -> Tensor:
