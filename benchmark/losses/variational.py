@@ -32,9 +32,9 @@ def absolute(mean: Tensor, log_variance: Tensor) -> Tensor:
     return near + mean * torch.erf(mean / (sd * math.sqrt(2)))
 
 
-def kl_laplace(mean: Tensor, log_variance: Tensor, around: Tensor, rate: float) -> Tensor:
-    """The divergence (n, k) of normal posteriors from Laplace distributions around others, of a rate."""
-    return rate * absolute(mean - around, log_variance) - math.log(rate / 2) - entropy(log_variance)
+def cross_laplace(mean: Tensor, log_variance: Tensor, around: Tensor, rate: float) -> Tensor:
+    """The cross-entropy (n, k) of normal posteriors and Laplace distributions around others, of a rate."""
+    return rate * absolute(mean - around, log_variance) - math.log(rate / 2)
 
 
 def kl_between(mean: Tensor, log_variance: Tensor, other_mean: Tensor, other_log_variance: Tensor) -> Tensor:

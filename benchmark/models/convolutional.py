@@ -46,9 +46,9 @@ def decoder(dim: int, shape: tuple[int, ...] | None, what: str) -> nn.Sequential
 
 
 def started(network: nn.Sequential) -> nn.Sequential:
-    """A network with weights by He et al. (2015), and no biases at the start."""
+    """A network with weights by He et al. (2015) and no biases at the start, but for transposed convolutions."""
     for module in network:
-        if isinstance(module, nn.Linear | nn.Conv2d | nn.ConvTranspose2d):
+        if isinstance(module, nn.Linear | nn.Conv2d):
             nn.init.kaiming_normal_(module.weight, nonlinearity="relu")
             assert isinstance(module.bias, Tensor)
             nn.init.zeros_(module.bias)

@@ -10,13 +10,21 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
+from ident.benchmark.latents.notation import CONVENTIONS
 from ident.benchmark.losses import variational as losses
 from ident.benchmark.models import decoders
 from ident.benchmark.objectives.objective import Encode, Objective
 from ident.benchmark.pairs.batch import Batch, PositivePairs
 from ident.benchmark.training import distributed
 from ident.benchmark.training.seeds import Stream, generator_of
-from ident.render.errors import Impossible
+from ident.render.errors import Impossible, unknown
+
+
+def is_code(convention: str) -> bool:
+    """Whether a loss is that of its authors' code, where it is not that of their paper."""
+    if convention not in CONVENTIONS:
+        raise unknown("convention", convention, CONVENTIONS)
+    return convention == "code"
 
 
 class VAE(Objective):
@@ -72,25 +80,32 @@ class VAE(Objective):
 
 
 class BetaVAE(VAE):
-    """Reconstruction, and beta times the divergence from the prior (Higgins et al., 2017). Pairs are images to it."""
+    """Reconstruction, and beta times the divergence from the prior (Higgins et al., 2017). Pairs are images to it.
+
+    By the code of Klindt et al. (2021), reconstruction counts twice, as in SlowVAE.
+    """
 
     name = "beta-vae"
 
-    def __init__(self, beta: float = 8.0, *, dim: int, shape: tuple[int, ...] | None, seed: int) -> None:
+    def __init__(
+        self, beta: float = 8.0, *, convention: str = "paper", dim: int, shape: tuple[int, ...] | None, seed: int
+    ) -> None:
         super().__init__(dim=dim, shape=shape, seed=seed, beta=beta)
-        self.beta = beta
+        self.beta, self.reconstructions = beta, 2 if is_code(convention) else 1
 
     def forward(self, encode: Encode, batch: Batch) -> Tensor:
         """The mean over images."""
         mean, log_variance = self.posterior(encode, batch)
         divergence = losses.kl_normal(mean, log_variance).sum(1)
-        return (self.reconstruction(self.drawn(mean, log_variance, batch), batch) + self.beta * divergence).mean()
+        reconstruction = self.reconstruction(self.drawn(mean, log_variance, batch), batch)
+        return (self.reconstructions * reconstruction + self.beta * divergence).mean()
 
 
 class SlowVAE(VAE):
     """A VAE whose latents change by a Laplace distribution from one image of a pair to the other (Klindt et al., 2021).
 
-    2 reconstruction + beta KL(normal) + gamma KL(Laplace), the last one in both directions.
+    2 reconstruction + beta KL(normal) + gamma KL(Laplace), the last one in both directions. By the code of Klindt et
+    al. the entropies of both, which these divergences have in them, count as one.
     """
 
     name = "slow-vae"
@@ -101,12 +116,14 @@ class SlowVAE(VAE):
         gamma: float = 10.0,
         rate: float = 6.0,
         *,
+        convention: str = "paper",
         dim: int,
         shape: tuple[int, ...] | None,
         seed: int,
     ) -> None:
         super().__init__(dim=dim, shape=shape, seed=seed, beta=beta, gamma=gamma, rate=rate)
         self.beta, self.gamma, self.rate = beta, gamma, rate
+        self.entropies = 1 if is_code(convention) else 2
 
     def forward(self, encode: Encode, batch: Batch) -> Tensor:
         """The mean over images of reconstruction and normal prior, and over pairs of the Laplace prior."""
@@ -115,10 +132,11 @@ class SlowVAE(VAE):
         reconstruction = self.reconstruction(self.drawn(mean, log_variance, batch), batch).mean()
         normal = losses.kl_normal(mean, log_variance).sum(1).mean()
         laplace = [
-            losses.kl_laplace(mean[one], log_variance[one], mean[other], self.rate).sum(1).mean()
+            losses.cross_laplace(mean[one], log_variance[one], mean[other], self.rate).sum(1).mean()
             for one, other in ((anchor, positive), (positive, anchor))
         ]
-        return 2 * reconstruction + self.beta * normal + self.gamma * torch.stack(laplace).sum()
+        divergence = torch.stack(laplace).sum() - self.entropies * losses.entropy(log_variance).sum(1).mean()
+        return 2 * reconstruction + self.beta * normal + self.gamma * divergence
 
 
 class AdaGVAE(VAE):

@@ -44,17 +44,19 @@ def written_out(objective: VAE, batch: Batch, mean: Tensor, log_variance: Tensor
     return -likelihood.flatten(1).sum(1)
 
 
-def test_beta_vae(batch: Batch) -> None:
-    objective = BetaVAE(8, dim=DIM, shape=SHAPE, seed=5)
+@pytest.mark.parametrize(("convention", "times"), [("paper", 1), ("code", 2)])
+def test_beta_vae(batch: Batch, convention: str, times: int) -> None:
+    objective = BetaVAE(8, convention=convention, dim=DIM, shape=SHAPE, seed=5)
     mean, log_variance = encode(batch.observations).chunk(2, 1)
     divergence = kl_divergence(Normal(mean, (log_variance / 2).exp()), Normal(0, 1)).sum(1)
-    expected = (written_out(objective, batch, mean, log_variance) + 8 * divergence).mean()
+    expected = (times * written_out(objective, batch, mean, log_variance) + 8 * divergence).mean()
     torch.testing.assert_close(objective(encode, batch), expected)
     torch.testing.assert_close(objective.latents(encode(batch.observations)), mean)
 
 
-def test_slow_vae(batch: Batch) -> None:
-    objective = SlowVAE(1, 10, 6, dim=DIM, shape=SHAPE, seed=5)
+@pytest.mark.parametrize("convention", ["paper", "code"])
+def test_slow_vae(batch: Batch, convention: str) -> None:
+    objective = SlowVAE(1, 10, 6, convention=convention, dim=DIM, shape=SHAPE, seed=5)
     mean, log_variance = encode(batch.observations).double().chunk(2, 1)
     posterior = Normal(mean, (log_variance / 2).exp())
     noise = torch.randn(100_000, *mean.shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
@@ -64,6 +66,8 @@ def test_slow_vae(batch: Batch) -> None:
         each = Normal(mean[one], posterior.stddev[one]).log_prob(draws[:, one])
         each = each - Laplace(mean[other], 1 / 6).log_prob(draws[:, one])
         slow = slow + each.mean(0).sum(1).mean()
+    if convention == "code":  # the entropy of an image once, not of both directions
+        slow = slow + posterior.entropy().sum(1).mean()
     normal = kl_divergence(posterior, Normal(0.0, 1.0)).sum(1).mean()
     with torch.no_grad():
         likelihood = written_out(objective, batch, mean.float(), log_variance.float()).mean()
@@ -160,6 +164,7 @@ def test_the_decoder_mirrors_the_encoder(channels: int) -> None:
         (lambda: SlowVAE(dim=3, shape=(1, 16, 16), seed=0), "objective slow-vae: has no decoder of images 1 x 16 x 16"),
         (lambda: SlowVAE(1, 0, dim=3, shape=SHAPE, seed=0), "objective slow-vae: gamma is 0; give a number above 0"),
         (lambda: BetaVAE(float("nan"), dim=3, shape=SHAPE, seed=0), "objective beta-vae: beta is nan"),
+        (lambda: SlowVAE(convention="mine", dim=3, shape=SHAPE, seed=0), "convention 'mine': choose from paper, code"),
         (
             lambda: encoders.encoder(3, "box", network="conv", outputs=2, shape=(1, 64, 64)),
             "space box: the objective takes 2",
