@@ -24,6 +24,9 @@ from ident.render.errors import Impossible
 BLOCK = 2**18
 """Elements of a block of (anchors, points), so that several stay in a core's cache."""
 
+COLDEST = 1e-6
+"""The lowest temperature: by less, similarities are infinite in float32."""
+
 Names = tuple[Tensor, Tensor] | int
 """Integers for anchors (batch,) and for negatives (n,): an anchor is not compared with what has its name.
 
@@ -249,9 +252,9 @@ def uniformity(
 
 def check_temperature(temperature: object) -> None:
     """Refuse what similarities cannot be divided by."""
-    if not isinstance(temperature, int | float) or not 0 < temperature < math.inf:
+    if not isinstance(temperature, int | float) or not COLDEST <= temperature < math.inf:
         said = f"{temperature:g}" if isinstance(temperature, float | int) else repr(temperature)
-        raise Impossible(f"temperature {said}: give a number above 0")
+        raise Impossible(f"temperature {said}: give a number from {COLDEST:g} on")
 
 
 def check_floats(**points: Tensor | None) -> None:

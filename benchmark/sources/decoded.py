@@ -86,8 +86,9 @@ class Decoded(Latents):
                 f"decoded: latents of {self.space}; give a sphere of radius 1 in 2 to {MOST_LATENTS} dimensions"
             )
         self.folder, self.decoders = folder_of(data, "", "mnist"), decoders
-        digits.paths(self.folder)
         self.digits = Digits(self.folder, seed=seed)
+        for split in ("train", "test"):
+            self.digits.labels(split)  # damaged files are refused before a training
 
     @property
     def pictures(self) -> Digits:

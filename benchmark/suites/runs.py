@@ -19,7 +19,7 @@ from ident.benchmark.registry import OBJECTIVES, PAIRS, SOURCES, Slot, takes
 from ident.benchmark.sources.data import FILES, Data
 from ident.benchmark.suites.results import RESULT, Result, Warn, known_suites, load, load_all
 from ident.benchmark.suites.rows import UNTRAINED, Row
-from ident.benchmark.suites.suite import Suite
+from ident.benchmark.suites.suite import BACKBONE, Suite
 from ident.benchmark.suites.tiers import Tier
 from ident.benchmark.training.checkpoints import differing
 from ident.benchmark.training.schedule import Training
@@ -184,6 +184,12 @@ def runs_of(
     if not runs:
         others = sorted({kind for row in rows for kind in row.kinds})
         raise Impossible(f"kind {', '.join(kinds)}: these rows have {', '.join(others)}")
+    if suite.split == BACKBONE and not all(run.projector and run.kind != "identity" for run in runs.values()):
+        what = f"kind {', '.join(kinds)}" if tier.model.projector else f"tier {tier.name}"
+        raise Impossible(
+            f"{what}: {suite.name} scores what comes before a projector; give unsupervised runs, and a tier with one, "
+            "like projector = [512, 512, 256]"
+        )
     check_slots(suite, list(runs.values()), tier)
     return list(runs.values())
 

@@ -73,7 +73,7 @@ def test_what_it_is_not_for() -> None:
     with pytest.raises(Impossible, match=r"convention=code: scales one of two directions; give pairs with both=1"):
         objectives.TriCL(dim=3, convention="code")(lambda z: z, one_way)
     for wrong, says in (
-        ({"temperature": 0}, "temperature 0: give a number above 0"),
+        ({"temperature": 0}, "temperature 0: give a number from 1e-06 on"),
         ({"weight": -1}, "weight -1 of the decorrelation"),
         ({"convention": "cod"}, "convention 'cod': choose from paper, code; did you mean code"),
     ):

@@ -24,6 +24,7 @@ from ident.benchmark.suites.tiers import load_tier
 from ident.benchmark.training.schedule import Training
 from ident.benchmark.training.seeds import generator_of
 from ident.render.errors import Failed, Impossible
+from ident.render.exchange.digits import FILES as FILES_OF
 from tests.digits import bars, write_digits
 
 TRAINING = Training(4, 16, 1e-3, looks=1)
@@ -104,6 +105,13 @@ def test_without_digits_it_says_what_to_type(tmp_path: Path) -> None:
         source_of(tmp_path / "nowhere")
     with pytest.raises(Impossible, match="300 pictures, a batch has 301"):
         source_of(write_digits(tmp_path)).pictures.checked(301)
+
+
+def test_a_damaged_file_of_the_test_split_is_refused_before_a_training(folder: Path) -> None:
+    images = folder / FILES_OF["test"][0]
+    images.write_bytes(images.read_bytes()[:-1])
+    with pytest.raises(Failed, match=f"{images}: "):
+        source_of(folder)
 
 
 def weights(folder: Path, tier: object = TIER, dim: int = 4) -> dict[str, torch.Tensor]:

@@ -23,7 +23,7 @@ from ident.benchmark.suites.runner import perform
 from ident.benchmark.suites.runs import Run, runs_of
 from ident.benchmark.suites.suite import load_suite
 from ident.benchmark.suites.task import RowTask, check
-from ident.benchmark.suites.tiers import load_tier
+from ident.benchmark.suites.tiers import Model, Tier, load_tier
 from ident.benchmark.training.schedule import Training
 from ident.render.errors import Impossible
 from tests.conftest import Run as Command
@@ -252,9 +252,10 @@ class Mine:
 @pytest.mark.parametrize(
     ("row", "says"),
     [
-        ({"objective": "infonce(vmf, 0)"}, "temperature 0: give a number above 0"),
-        ({"objective": "infonce(vmf, -1)"}, "temperature -1: give a number above 0"),
-        ({"objective": "infonce(vmf, hot)"}, "temperature 'hot': give a number above 0"),
+        ({"objective": "infonce(vmf, 0)"}, "temperature 0: give a number from 1e-06 on"),
+        ({"objective": "infonce(vmf, 1e-50)"}, "temperature 1e-50: give a number from 1e-06 on"),
+        ({"objective": "infonce(vmf, -1)"}, "temperature -1: give a number from 1e-06 on"),
+        ({"objective": "infonce(vmf, hot)"}, "temperature 'hot': give a number from 1e-06 on"),
         ({"pairs": "augmented(simclear)"}, "augmentations 'simclear': choose from zimmermann, simclr, simclr-grey"),
         ({"source": "image-folder(3)"}, "image-folder: size 3; give a whole number of pixels from 16 to 1024"),
         ({"source": f"{__name__}:Mine"}, f"source {__name__}:Mine: gave Mine; give what inherits ident"),
@@ -279,6 +280,20 @@ def test_a_projector_is_of_images() -> None:
     tier = replace(tier, model=replace(tier.model, whiten=False, projector=(8, 8)))
     with pytest.raises(Impossible, match=r"^projector: is put behind an encoder of images, and table2 has none; leave"):
         runs_of(suite, suite.rows, ("unsupervised",), 1, tier)
+
+
+@pytest.mark.parametrize(
+    ("tier", "kind", "says"),
+    [
+        (replace(TIER, model=Model(encoder="resnet18", latents=8)), "unsupervised", "tier quick: cifar10 scores what"),
+        (TIER, "identity", "kind identity: cifar10 scores what comes before a projector"),
+    ],
+)
+def test_what_has_no_projector_has_nothing_before_it(tier: Tier, kind: str, says: str) -> None:
+    suite = load_suite("cifar10")
+    suite = replace(suite, rows=tuple(replace(row, kinds=(kind,)) for row in suite.rows))
+    with pytest.raises(Impossible, match=f"^{says}"):
+        runs_of(suite, suite.rows, (kind,), 1, tier)
 
 
 @pytest.mark.parametrize("name", ["cifar10", "imagenet"])
