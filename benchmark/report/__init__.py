@@ -9,6 +9,7 @@ from pathlib import Path
 from ident.benchmark.report import plots, records
 from ident.benchmark.report.formats import latex, markdown, sheet
 from ident.benchmark.report.tables import Line, as_data, distinct
+from ident.benchmark.suites.results import RECORDS
 from ident.benchmark.suites.suite import Suite
 from ident.render.store import files
 
@@ -23,7 +24,7 @@ def write(suite: Suite, lines: Sequence[Line], folder: Path) -> list[Path]:
         "table.tex": latex(suite, table).encode(),
         "table.csv": sheet(suite, table).encode(),
         "table.json": json.dumps(as_data(suite, table), indent=1).encode(),
-        "results.jsonl": records.as_lines(records.records(suite, lines)),
+        RECORDS: records.as_lines(records.records(suite, lines)),
     }
     for name, content in contents.items():
         files.write(folder / name, content)

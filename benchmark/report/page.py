@@ -24,13 +24,13 @@ from PIL import Image
 from ident.benchmark.report import formats, pictures, plots, records
 from ident.benchmark.report.reading import Part, ResultsFolder
 from ident.benchmark.report.tables import COLUMNS, Cell, Line, ScoreColumn, columns_of, distinct, more, remarks, texts
-from ident.benchmark.suites.results import DECODED, NEIGHBOURS, RECOVERED, RESULT, Result, Warn
+from ident.benchmark.suites.results import DECODED, NEIGHBOURS, RECORDS, RECOVERED, RESULT, Result, Warn
 from ident.benchmark.suites.rows import KINDS, shortened
 from ident.benchmark.suites.suite import Suite
 from ident.render.errors import Impossible
 from ident.render.store import files
 
-PAGE, RECORDS = "index.html", "results.jsonl"
+PAGE = "index.html"
 MARK = '<meta name="generator" content="ident report">'
 """By which a page is known as one that may be overwritten."""
 DPI = 100
@@ -242,9 +242,9 @@ def main_kind(line: Line) -> str:
 
 
 def ended(line: Line) -> float:
-    """When the last run of those that a row is there for ended: the last that was asked for."""
-    folders = (result.folder for result in line.results[main_kind(line)])
-    return max(float((folder / RESULT).stat().st_mtime) for folder in folders if folder)
+    """When the last run of those that a row is there for ended, which was asked for last; records do not tell."""
+    paths = [result.folder / RESULT for result in line.results[main_kind(line)] if result.folder]
+    return max((path.stat().st_mtime for path in paths if path.exists()), default=0.0)
 
 
 def scores(suite: Suite, lines: Sequence[Line]) -> Table:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ident.benchmark.report.tables import Line, lines_of
-from ident.benchmark.suites.results import RESULT, Result, Warn, known_suites, load_all
+from ident.benchmark.suites.results import RECORDS, RESULT, Result, Warn, known_suites, load_all
 from ident.benchmark.suites.suite import Suite
 from ident.render.errors import Impossible
 
@@ -34,8 +34,12 @@ class ResultsFolder:
 
 
 def read(place: Path, warn: Warn, suites: Sequence[Suite] = ()) -> ResultsFolder:
-    """All that a folder has of our suites and more. What is damaged, or of no such, is left out with a warning."""
+    """All that a folder has of our suites and more, by the files of runs, or if there are none by records of them.
+
+    What is damaged, or of no such, is left out with a warning.
+    """
     paths = sorted(path for depth in DEPTHS for path in place.glob("*/" * depth + RESULT))
+    paths = paths or sorted(path for depth in DEPTHS for path in place.glob("*/" * (depth - 1) + RECORDS))
     known = known_suites(suites)
     results = load_all(paths, warn, known)
     if not results:

@@ -1,4 +1,7 @@
-"""Results as flat records, one a run: for pandas, and for tables with a method of one's own in them."""
+"""Results as flat records, one a run: for pandas, and for tables with a method of one's own in them.
+
+Each has the whole result, too, so that reports can be made of records alone.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +46,11 @@ def record(suite: Suite, line: Line, result: Result) -> dict[str, Any]:
     for metric in suite.metrics:
         numbers = [*paper.get(metric, ()), None, None]  # a paper may have no sd
         record[f"paper_{metric}"], record[f"paper_{metric}_sd"] = numbers[:2]
-    return record | {"seconds": result.seconds, "ident": str(result.machine["ident"])}
+    return record | {
+        "seconds": result.seconds,
+        "ident": str(result.machine["ident"]),
+        "result": json.loads(result.text()),
+    }
 
 
 def as_lines(records: Sequence[dict[str, Any]]) -> bytes:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,8 @@ from ident.render.store.files import read
 
 RESULT, RECOVERED, NEIGHBOURS = "result.json", "recovered.npz", "neighbours.png"
 """The files of a run: its scores; latents and what is recovered of them; the nearest images."""
+RECORDS = "results.jsonl"
+"""The file of many runs, a line each, that has all results whole."""
 DECODED = {
     "reconstructions.png": "Images, and what the decoder makes of their latents",
     "traversals.png": "Walks along each latent through the decoder, the one that varies most first",
@@ -30,7 +34,7 @@ DECODED = {
 FORMAT = 3
 """The version of what is written of a result."""
 
-LARGEST = 2**22  # bytes
+LARGEST, LARGEST_RECORDS = 2**22, 2**26  # bytes
 DEEPEST, FURTHEST, LONGEST = 10, 1e100, 255
 """Levels of lists and objects in a result, numbers (whose squares are finite) and names."""
 
@@ -98,37 +102,74 @@ def load(path: Path, suites: Mapping[str, Suite] | None = None) -> Result:
 
     Suites are ours, or by their names ours and users'.
     """
+    with told(str(path)):
+        return result_of(json.loads(read(path, LARGEST)), suites, path.parent)
+
+
+def load_record(path: Path, number: int, line: bytes, suites: Mapping[str, Suite] | None = None) -> Result:
+    """The result in a line of a file of records; its folder is the one that its run would have beside them."""
+    with told(f"{path}, line {number}"):
+        result = result_of(json.loads(line)["result"], suites, path.parent)
+        names = [result.row, *result.own.split(), result.kind, f"seed{result.seed}"]
+        return replace(result, folder=path.parent / re.sub(r"[^\w.-]+", ".", "-".join(names)))
+
+
+def result_of(content: dict[str, Any], suites: Mapping[str, Suite] | None, folder: Path) -> Result:
+    """A result that somebody wrote, if this version reads its format."""
+    made_by = content["format"]
+    if type(made_by) is not int:
+        raise ValueError(f"format {made_by!r}")
+    if made_by != FORMAT:
+        what = "run it again, or read it by the version that wrote it" if made_by < FORMAT else "take a newer one"
+        raise Impossible(f"is of format {made_by!r}, this version of ident reads {FORMAT}; {what}")
+    return replace(checked(content, suites or known_suites()), folder=folder)
+
+
+@contextmanager
+def told(where: str) -> Iterator[None]:
+    """Say of an error in what it is."""
     try:
-        content = json.loads(read(path, LARGEST))
-        made_by = content["format"]
-        if type(made_by) is not int:
-            raise ValueError(f"format {made_by!r}")
-        result = checked(content, suites or known_suites()) if made_by == FORMAT else None
+        yield
     except Impossible as error:
-        raise Impossible(f"{path}: {error}") from error
+        raise Impossible(f"{where}: {error}") from error
     except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError, OSError) as error:
         why = f"no {error}" if isinstance(error, KeyError) else error
-        raise Failed(f"{path}: is damaged, or no result ({why})") from error
-    if result is None:
-        what = "run it again, or read it by the version that wrote it" if made_by < FORMAT else "take a newer one"
-        raise Impossible(f"{path}: is of format {made_by!r}, this version of ident reads {FORMAT}; {what}")
-    return replace(result, folder=path.parent)
+        raise Failed(f"{where}: is damaged, or no result ({why})") from error
 
 
 def load_all(paths: Iterable[Path], warn: Warn, suites: Mapping[str, Suite] | None = None) -> list[Result]:
     """The results in these files. What is no result, or one more of the same run, is left out with a warning."""
     results = dict[tuple[object, ...], Result]()
     for path in paths:
-        try:
-            result = load(path, suites)
-        except (Failed, Impossible) as error:
-            warn(f"{error}; left out")
-            continue
-        if result.run in results:
-            warn(f"{path}: is the same run as {results[result.run].folder}; left out")
-        else:
-            results[result.run] = result
+        for one in ways(path, suites):
+            try:
+                result = one()
+            except (Failed, Impossible) as error:
+                warn(f"{error}; left out")
+                continue
+            if results.setdefault(result.run, result) != result:
+                warn(f"{path}: is the same run as {results[result.run].folder}; left out")
     return list(results.values())
+
+
+def ways(path: Path, suites: Mapping[str, Suite] | None) -> Iterator[Callable[[], Result]]:
+    """How each result of a file is read: one, or one a line of a file of records."""
+    if path.name != RECORDS:
+        yield partial(load, path, suites)
+        return
+    lines = list[bytes]()
+    try:
+        with told(str(path)):
+            lines = read(path, LARGEST_RECORDS).splitlines()
+    except Failed as error:
+        yield partial(raised, error)
+    for number, line in enumerate(lines, 1):
+        yield partial(load_record, path, number, line, suites)
+
+
+def raised(error: Failed) -> Result:
+    """What was wrong with a file, when a result of it is asked for."""
+    raise error
 
 
 def known_suites(more: Sequence[Suite] = ()) -> dict[str, Suite]:

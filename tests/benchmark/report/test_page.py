@@ -103,6 +103,7 @@ def test_table_5_is_beside_table_4(results: Path) -> None:
 KEYS = {
     "results", "suite", "tier", "row", "own", "kind", "seed", "source", "pairs", "objective", "space", "matches",
     "encoder", "positives", "split", "seconds", "ident", "paper_r2", "paper_r2_sd",
+    "result",
 }  # fmt: skip
 
 
@@ -135,6 +136,31 @@ def test_bench_writes_the_same_records(results: Path, tmp_path: Path) -> None:
     records = [json.loads(line) for line in (tmp_path / "results.jsonl").read_text().splitlines()]
     _, said = written(results / "table1")
     assert [{"results": str(results / "table1"), **one} for one in records] == said["results"]
+
+
+def test_the_tables_are_made_again_of_records_alone(results: Path, tmp_path: Path) -> None:
+    text, said = written(results)
+    alone = tmp_path / "alone" / "table1" / "laptop"
+    alone.mkdir(parents=True)
+    shutil.copy(results.parent / "report" / "results.jsonl", alone)
+    again, told = written(tmp_path / "alone")
+    assert [{**one, "results": ""} for one in told["results"]] == [{**one, "results": ""} for one in said["results"]]
+    assert again.count("<tr>") == text.count("<tr>")
+    lines = (alone / "results.jsonl").read_bytes().splitlines()
+    hostile = [
+        b"[]",
+        b"{" * 10**5,
+        lines[0].replace(b'"format": 3', b'"format": 4'),
+        b"\xff",
+        b'{"result": {"format": 3}}',
+    ]
+    (alone / "results.jsonl").write_bytes(b"\n".join([*hostile, lines[0]]))
+    warnings = list[str]()
+    (part,) = reading.read(tmp_path / "alone", warnings.append).parts
+    assert [warning.partition(": ")[0] for warning in warnings] == [
+        f"{alone / 'results.jsonl'}, line {number}" for number in range(1, 6)
+    ]
+    assert sum(len(some) for line in part.lines for some in line.results.values()) >= 1
 
 
 def test_texts_of_results_are_escaped(results: Path) -> None:
