@@ -19,7 +19,7 @@ from ident.render.worlds import dsprites
 from tests.conftest import Run
 from tests.servers import serving
 
-TRACKS = b'id,cat_id,t_0,t_1,t_2\na,1,"[10, 20, 30]","[11, 21, 31]",None\n'
+TRACKS = b'id,cat_id,t_0,t_1,t_2\na,1,"[(10, 20, 30), None]","[(11, 21, 31), None]",\n'
 
 
 def masks() -> bytes:
@@ -73,7 +73,7 @@ def test_import_checks_and_keeps(ident_here: Run, tmp_path: Path) -> None:
     assert json.loads(done.stdout) == {
         "file": "data/mine/downscale_keepaspect.csv", "holds": "2 places in 1 tracks",
     }  # fmt: skip
-    (tmp_path / "code.csv").write_bytes(TRACKS.replace(b"[11, 21, 31]", b"open('called', 'w')"))
+    (tmp_path / "code.csv").write_bytes(TRACKS.replace(b"(11, 21, 31)", b"open('called', 'w')"))
     done = ident_here("import", "code.csv", "--from", "natural-sprites", "--out", "data/code")
     assert done.returncode == 1
     assert "was not evaluated" in done.stderr
