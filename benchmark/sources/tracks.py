@@ -24,7 +24,7 @@ SIDE = 64
 DROPPED = 0.1
 """The share of the largest areas, of both frames of all pairs, that is left out with the pairs that have them."""
 CHANNELS = 3
-"""Of images, all equal: white on black in colours, as the authors' code has it. Errors of reconstruction add them up."""
+"""Of images, all equal: white on black in colours, as the authors train on. Errors of reconstruction sum over them."""
 BINS = 32, 32, 6
 """In which x, y and the area are sorted, where they are to be discrete."""
 HOW = ("continuous", "discrete")
@@ -44,7 +44,7 @@ class Sprites(DrawnImages):
         largest = np.quantile(pairs[:, :, 2], 1 - DROPPED)
         kept = (pairs[:, :, 2] <= largest).all(1)
         if not kept.any():
-            raise Impossible(f"natural sprites: all of {len(pairs)} pairs of frames have a largest area; give more tracks")
+            raise Impossible(f"natural sprites: all of {len(pairs)} pairs have a largest area; give more tracks")
         pairs = pairs[kept][:, :, [1, 0, 2]]
         if how == "discrete":
             pairs = binned(pairs)

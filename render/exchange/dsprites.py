@@ -74,7 +74,7 @@ def reading(path: Path) -> Iterator[zipfile.ZipFile]:
         raise Failed(f"{path}: {error}") from error
     except OSError as error:
         raise Failed(f"{path}: {error.strerror or error}") from error
-    except (zipfile.BadZipFile, ValueError, LookupError, EOFError, NotImplementedError, RuntimeError, zlib.error) as error:
+    except (zipfile.BadZipFile, ValueError, LookupError, EOFError, RuntimeError, zlib.error) as error:
         raise Failed(f"{path}: no npz of dSprites, or damaged ({error})") from error
 
 

@@ -113,7 +113,7 @@ def test_tracks_keep_orientation_and_shape(how: str) -> None:
 @pytest.mark.parametrize("how", ["continuous", "discrete"])
 def test_tracks_of_which_no_pair_is_left_are_refused(how: str) -> None:
     track = np.array([[10, 20, 30], [11, 21, 31]], float)
-    with pytest.raises(Impossible, match="natural sprites: all of 1 pairs of frames have a largest area; give more"):
+    with pytest.raises(Impossible, match="natural sprites: all of 1 pairs have a largest area; give more"):
         Sprites([track], how, seed=0)
 
 
