@@ -61,10 +61,12 @@ def of_curve(losses: Float64s) -> float:
 
 def with_fourier(representation: Float64s, train: Int64s, rng: np.random.Generator) -> Float64s:
     """Standardised outputs (n, k), and random Fourier features of these beside them."""
+    from scipy.spatial.distance import cdist  # here: it takes a tenth of a second
+
     deviation = representation[train].std(0)
     outputs = (representation - representation[train].mean(0)) / np.where(deviation > 0, deviation, 1)
     some = outputs[train[:500]]
-    away = np.median(((some[:, None] - some) ** 2).sum(2))
+    away = np.median(cdist(some, some, "sqeuclidean"))
     directions = rng.normal(size=(outputs.shape[1], CAPACITIES[-1])) / np.sqrt(away if away > 0 else 1)
     return np.hstack([outputs, np.cos(outputs @ directions + rng.uniform(0, 2 * np.pi, CAPACITIES[-1]))])
 

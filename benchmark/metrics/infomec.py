@@ -14,6 +14,7 @@ from ident.benchmark.metrics.metric import Metric
 from ident.benchmark.metrics.r2 import affine
 from ident.benchmark.metrics.targets import targets
 from ident.render.aliases import Float64s, Int64s
+from ident.render.errors import Impossible
 from ident.render.worlds.factors import Interval, Kind
 
 MOST = 10_000
@@ -49,6 +50,11 @@ def normalised(
             if code is not None:
                 mutual[factor, number] = whole + entropy(code) - entropy(labels * (code.max() + 1) + code)
         if continuous:
+            if np.bincount(labels).max() < 2:
+                raise Impossible(
+                    f"information: factor {factor} has {len(labels)} values in {len(labels)} rows; to estimate that of "
+                    "continuous outputs, values must recur: give more rows"
+                )
             mutual[factor, continuous] = mutual_info_classif(
                 y[:, continuous], labels, discrete_features=False, n_neighbors=NEIGHBOURS,
                 random_state=int(rng.integers(2**31)),

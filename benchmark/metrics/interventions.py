@@ -26,7 +26,7 @@ class Interventions:
         self.groups: list[tuple[Int64s, Int64s, Int64s, Int64s]] = []
         for number in self.held:
             labels = classes(factors[:, number], kinds[number])
-            if labels is None:
+            if labels is None or np.bincount(labels).max() < 2:
                 raise Impossible(
                     f"interventions: factor {number} has {len(np.unique(factors[:, number]))} values in {len(factors)} "
                     "rows; to share them, values must recur: give discrete factors, or more rows"

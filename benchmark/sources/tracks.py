@@ -22,7 +22,9 @@ from ident.render.worlds.factors import Category, Factor
 
 SIDE = 64
 DROPPED = 0.1
-"""The share of the largest areas that is left out."""
+"""The share of the largest areas, of both frames of all pairs, that is left out with the pairs that have them."""
+CHANNELS = 3
+"""Of images, all equal: white on black in colours, as the authors train on. Errors of reconstruction sum over them."""
 BINS = 32, 32, 6
 """In which x, y and the area are sorted, where they are to be discrete."""
 HOW = ("continuous", "discrete")
@@ -31,7 +33,7 @@ HOW = ("continuous", "discrete")
 class Sprites(DrawnImages):
     """Polygons that move as tracked objects did: x, y and scale of these, orientation and shape drawn anew."""
 
-    shape = (1, SIDE, SIDE)
+    shape = (CHANNELS, SIDE, SIDE)
     furthest = 1
     """Pairs are of frames that follow each other."""
 
@@ -40,7 +42,10 @@ class Sprites(DrawnImages):
             raise Impossible(f"natural sprites {how!r}: choose from {', '.join(HOW)}")
         pairs = np.concatenate([np.stack([track[:-1], track[1:]], 1) for track in table])  # n, 2, (y, x, area)
         largest = np.quantile(pairs[:, :, 2], 1 - DROPPED)
-        pairs = pairs[(pairs[:, :, 2] <= largest).all(1)][:, :, [1, 0, 2]]
+        kept = (pairs[:, :, 2] <= largest).all(1)
+        if not kept.any():
+            raise Impossible(f"natural sprites: all of {len(pairs)} pairs have a largest area; give more tracks")
+        pairs = pairs[kept][:, :, [1, 0, 2]]
         if how == "discrete":
             pairs = binned(pairs)
         places = np.stack([pairs[..., 0] / SIDE, pairs[..., 1] / SIDE, np.sqrt(pairs[..., 2]) / SIDE], 2)
@@ -70,7 +75,7 @@ class Sprites(DrawnImages):
         return np.concatenate([places, rest.astype(np.float32)], 1)
 
     def transition(self, n: int, most: int, rng: np.random.Generator) -> tuple[Tensor, Tensor]:
-        """Images (n, 1, 64, 64), and those of the next frames, of the same orientation and shape."""
+        """Images (n, 3, 64, 64), and those of the next frames, of the same orientation and shape."""
         assert most <= self.furthest
         chosen = self.pairs[rng.integers(len(self.pairs), size=n)]
         first = self.with_rest(chosen[:, 0], rng)
@@ -89,9 +94,9 @@ class Sprites(DrawnImages):
         return self.images_of(values)
 
     def images_of(self, values: Float32s) -> Tensor:
-        """The images (n, 1, 64, 64) of values of the world's factors (n, 5)."""
+        """The images (n, 3, 64, 64) of values of the world's factors (n, 5)."""
         images = [natural_sprites.picture(value, SIDE)[:, :, 0] for value in values.astype(np.float64)]
-        return torch.from_numpy(np.stack(images))[:, None]
+        return torch.from_numpy(np.stack(images))[:, None].repeat(1, CHANNELS, 1, 1)
 
 
 class NaturalSprites(Sprites):

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import zipfile
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from tokenize import TokenError
 from typing import IO, Any
 
 import numpy as np
@@ -17,7 +19,10 @@ from ident.render.worlds.dsprites import COUNT, SHAPES, SIDE, SIZES, classes_of,
 
 FILE = "dsprites_ndarray_co1sh3sc6or40x32y32_64x64.npz"
 AT_ONCE = 1024
-LARGEST_HEADER = 2**16
+LARGEST_HEADER = 2**10
+"""Bytes. The published ones have 128; Python's parser runs out of memory by long ones."""
+METHODS = zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED
+"""Of packing. A file of LZMA's says itself how much memory is taken to read it."""
 
 
 @dataclass(frozen=True)
@@ -69,12 +74,15 @@ def reading(path: Path) -> Iterator[zipfile.ZipFile]:
         raise Failed(f"{path}: {error}") from error
     except OSError as error:
         raise Failed(f"{path}: {error.strerror or error}") from error
-    except (zipfile.BadZipFile, ValueError, LookupError, EOFError, NotImplementedError, RuntimeError) as error:
+    except (zipfile.BadZipFile, ValueError, LookupError, EOFError, RuntimeError, zlib.error) as error:
         raise Failed(f"{path}: no npz of dSprites, or damaged ({error})") from error
 
 
 def parts(archive: zipfile.ZipFile) -> Iterator[tuple[int, Uint8s, Int64s]]:
     """From which row on, images (n, 64, 64) and their classes (n, 5) without the colour, a part after the other."""
+    for name in ("imgs.npy", "latents_classes.npy"):
+        if archive.getinfo(name).compress_type not in METHODS:
+            raise Failed(f"{name} is packed by another method than the published one")
     with archive.open("imgs.npy") as images, archive.open("latents_classes.npy") as classes:
         begin(images, "imgs", np.dtype(np.uint8), (COUNT, SIDE, SIDE))
         begin(classes, "latents_classes", np.dtype(np.int64), (COUNT, len(SIZES) + 1))
@@ -93,6 +101,9 @@ def begin(file: IO[bytes], name: str, dtype: np.dtype[np.generic], shape: tuple[
     if version != (1, 0):
         raise Failed(f"{name}: of npy version {version}, the published one is of 1.0")
     read_header: Any = np.lib.format.read_array_header_1_0
-    head = read_header(file, max_header_size=LARGEST_HEADER)
+    try:
+        head = read_header(file, max_header_size=LARGEST_HEADER)
+    except (ValueError, TypeError, SyntaxError, TokenError) as error:
+        raise Failed(f"{name}: its head cannot be read, or has more than {LARGEST_HEADER} bytes") from error
     if head[0] != shape or head[1] or head[2] != dtype:
         raise Failed(f"{name}: {head[2]} {head[0]}; dSprites have {dtype} {shape}")

@@ -1,13 +1,15 @@
 """Pickles from the web, read by a machine of its own that knows lists, dictionaries, numbers, texts and arrays.
 
 Python's own reader runs whatever a pickle names. This one follows its operations as data: names other than those by
-which numpy writes an array are refused, nothing is imported or called, and no array is larger than the file.
+which numpy writes an array are refused, nothing is imported or called, and all arrays together are no larger than the
+file. Keys are texts: nothing else is hashed, compared with its like, or written into an error, as a tuple that holds
+one tuple twice, which holds one twice, and so on, would take forever.
 """
 
 from __future__ import annotations
 
 import pickletools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from io import BytesIO
 from math import prod
@@ -64,6 +66,8 @@ class _Machine:
     memo: dict[int, Any] = field(default_factory=dict)
     encoded: int = 0
     """Bytes made of texts so far: of one that is referred to again and again they would fill the memory."""
+    viewed: int = 0
+    """Bytes of arrays so far: many arrays of the same bytes would fill the memory where they are joined."""
 
     def popped(self, count: int) -> list[Any]:
         """The last values, taken off the stack."""
@@ -103,7 +107,7 @@ class _Machine:
             data, dtype, shape, order = arguments
             self.stack.append(_Made(ARRAY, array=self.array(shape, dtype, order, data)))
         else:
-            raise ValueError(f"it makes {str(name)!r} of {str(arguments)[:80]}")
+            raise ValueError(f"it makes {str(name)!r} of {kinds_of(arguments)}")
 
     def build(self) -> None:
         """Give a dtype its byte order, or an array its shape, dtype and numbers."""
@@ -136,10 +140,15 @@ class _Machine:
         if not (isinstance(dtype, _Made) and dtype.dtype is not None and isinstance(data, bytes | bytearray)):
             raise ValueError("an array of something else than numbers")
         if type(shape) is not tuple or len(shape) > MOST_DIMENSIONS or any(type(n) is not int or n < 0 for n in shape):
-            raise ValueError(f"an array of the shape {str(shape)[:80]}")
-        if prod(shape) * dtype.dtype.itemsize != len(data) or len(data) > self.most:
+            raise ValueError(f"an array whose shape is no tuple of at most {MOST_DIMENSIONS} numbers from 0 on")
+        if prod(shape) * dtype.dtype.itemsize != len(data):
             raise ValueError(f"an array {shape} of {len(data)} bytes")
-        return np.frombuffer(bytes(data), dtype.dtype).reshape(shape, order=order)
+        self.viewed += len(data)
+        if self.viewed > self.most:
+            raise ValueError("its arrays have more bytes than it has")
+        array: Array = np.frombuffer(data, dtype.dtype).reshape(shape, order=order)
+        array.setflags(write=False)
+        return array
 
 
 def read_pickle(data: bytes) -> Any:
@@ -167,20 +176,20 @@ def read_pickle(data: bytes) -> Any:
 
 
 def finished(value: Any, depth: int = DEEPEST, seen: dict[int, Any] | None = None) -> Any:
-    """A value with its arrays as arrays. What is referred to several times is gone through once."""
+    """A value with its arrays as arrays. Lists and arrays that are referred to several times are refused."""
     if depth == 0:
         raise ValueError("it nests too deep")
     seen = {} if seen is None else seen
+    if isinstance(value, _Name):
+        raise ValueError(f"it holds the name of {value}")
+    if isinstance(value, list | dict | tuple | _Made):
+        if id(value) in seen:
+            raise ValueError("it holds a list or an array twice")
+        seen[id(value)] = value
     if isinstance(value, _Made):
         if value.array is None:
             raise ValueError("an array without numbers")
         return value.array
-    if isinstance(value, _Name):
-        raise ValueError(f"it holds the name of {value}")
-    if isinstance(value, list | dict | tuple):
-        if id(value) in seen:
-            raise ValueError("it holds a list twice")
-        seen[id(value)] = value
     if isinstance(value, list):
         return [finished(one, depth - 1, seen) for one in value]
     if isinstance(value, tuple):
@@ -188,6 +197,11 @@ def finished(value: Any, depth: int = DEEPEST, seen: dict[int, Any] | None = Non
     if isinstance(value, dict):
         return {key: finished(one, depth - 1, seen) for key, one in value.items()}
     return value
+
+
+def kinds_of(values: Sequence[Any]) -> str:
+    """What kinds the first of some values are, for an error."""
+    return ", ".join(type(value).__name__.strip("_").lower() for value in values[:MOST_DIMENSIONS]) or "nothing"
 
 
 def _push(machine: _Machine, value: Any) -> None:
@@ -201,7 +215,10 @@ def _name(machine: _Machine, text: str) -> None:
 
 
 def _stacked_name(machine: _Machine, _: Any) -> None:
-    _name(machine, " ".join(map(str, machine.popped(2))))
+    names = machine.popped(2)
+    if any(type(name) is not str for name in names):
+        raise ValueError(f"it names something by {kinds_of(names)}")
+    _name(machine, " ".join(names))
 
 
 def _mark(machine: _Machine, _: Any) -> None:
@@ -213,7 +230,10 @@ def _appends(machine: _Machine, values: list[Any]) -> None:
 
 
 def _items(machine: _Machine, values: list[Any]) -> None:
-    machine.last(dict).update(zip(values[::2], values[1::2], strict=True))
+    keys = values[::2]
+    if any(type(key) is not str for key in keys):
+        raise ValueError("a key is no text")
+    machine.last(dict).update(zip(keys, values[1::2], strict=True))
 
 
 def _memoize(machine: _Machine, number: int | None) -> None:

@@ -31,7 +31,8 @@ def made(tmp_path: Path) -> None:
     (tmp_path / "data/kitti-masks/kitti_peds_v2.pickle").write_bytes(pickle.dumps(content))
     rows = ["id,cat_id," + ",".join(f"t_{number}" for number in range(40))]
     for number in range(20):
-        cells = [f'"[{y:.3f}, {x:.3f}, {area:.1f}]"' for y, x, area in rng.uniform((9, 9, 30), (55, 55, 900), (40, 3))]
+        windows = rng.uniform((9, 9, 30), (55, 55, 900), (40, 2, 3)).round(3).tolist()
+        cells = [f'"{[tuple(first), None, tuple(last)]}"' for first, last in windows]
         rows.append(f"{number},1,{','.join(cells)}")
     (tmp_path / "data/natural-sprites/downscale_keepaspect.csv").write_text("\n".join(rows))
     (tmp_path / "short.toml").write_text(TIER)

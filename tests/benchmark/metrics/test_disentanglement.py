@@ -142,6 +142,18 @@ def test_continuous_factors() -> None:
             metrics.value(name, factors, factors, seed=0)
 
 
+def test_categories_that_never_recur_leave_the_other_metrics() -> None:
+    rng = np.random.default_rng(0)
+    factors = np.stack([rng.integers(3, size=40), np.arange(40)], 1)
+    kinds = (Category(tuple("abc")), Category(tuple(map(str, range(40)))))
+    names = "beta-vae", "factor-vae", "infom", "infoc", "mig"
+    scores = dict(metrics.score_each(names, factors, rng.normal(size=(40, 2)), seed=0, kinds=kinds))
+    for name in names[:4]:
+        assert isinstance(scores[name], Impossible)
+        assert "factor 1 has 40 values in 40 rows" in str(scores[name])
+    assert isinstance(scores["mig"], metrics.Score)
+
+
 def test_an_angle_and_a_category_are_predicted_as_such() -> None:
     rng = np.random.default_rng(1)
     angle = rng.uniform(-1, 1, 900)

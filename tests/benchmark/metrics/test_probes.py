@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from sklearn.feature_selection import mutual_info_classif
@@ -11,7 +13,7 @@ from sklearn.metrics import r2_score
 
 from ident.benchmark import metrics
 from ident.benchmark.metrics import readout as module
-from ident.benchmark.metrics.explicitness import of_curve
+from ident.benchmark.metrics.explicitness import CAPACITIES, of_curve, with_fourier
 from ident.benchmark.metrics.infomec import normalised, share
 from ident.benchmark.metrics.readout import by_kernels
 from ident.benchmark.metrics.targets import Target, targets
@@ -101,6 +103,22 @@ def test_explicitness_of_curves() -> None:
     assert of_curve(np.full(10, 0.4)) == 1
     assert of_curve(np.ones(10)) == 0
     assert of_curve(np.array([1.0] * 9 + [0])) == pytest.approx(1 - 8.5 / 4.5)
+
+
+def test_fourier_features_of_many_outputs_take_no_cube_of_memory() -> None:
+    outputs = np.random.default_rng(0).normal(2, 3, (600, 40))
+    train = np.arange(500)
+    tracemalloc.start()
+    features = with_fourier(outputs, train, np.random.default_rng(1))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 8 * 500 * 500 * 40 / 2
+    scaled = (outputs - outputs[train].mean(0)) / outputs[train].std(0)
+    away = np.median([[((one - other) ** 2).sum() for one in scaled[train]] for other in scaled[train]])
+    rng = np.random.default_rng(1)
+    directions = rng.normal(size=(40, CAPACITIES[-1])) / np.sqrt(away)
+    phases = rng.uniform(0, 2 * np.pi, CAPACITIES[-1])
+    assert features == pytest.approx(np.hstack([scaled, np.cos(scaled @ directions + phases)]), abs=1e-9)
 
 
 def test_explicitness_falls_with_what_a_line_cannot_read() -> None:

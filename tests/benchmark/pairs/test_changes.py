@@ -15,7 +15,7 @@ from ident.benchmark.registry import PAIRS, SOURCES, read_slot
 from ident.benchmark.sources.dsprites import DSprites
 from ident.benchmark.sources.masks import Walkers
 from ident.benchmark.sources.mixed import Mixed
-from ident.benchmark.sources.tracks import SmoothTracks
+from ident.benchmark.sources.tracks import SmoothTracks, Sprites
 from ident.render.errors import Impossible
 
 
@@ -97,16 +97,24 @@ def test_tracks_keep_orientation_and_shape(how: str) -> None:
     source = SmoothTracks(how, 800, seed=1)
     assert [factor.name for factor in source.factors] == ["x", "y", "scale", "orientation", "shape"]
     batch = Tracks(source).batch(2, 4)
-    assert batch.observations.shape == (8, 1, 64, 64)
+    assert batch.observations.shape == (8, *source.shape) == (8, 3, 64, 64)
+    assert (batch.observations == batch.observations[:, :1]).all()
     assert torch.equal(batch.observations, Tracks(source).batch(2, 4).observations)
     factors, parts = source.samples("test", 300)
-    assert torch.cat(list(parts)).shape == (300, 1, 64, 64)
+    assert torch.cat(list(parts)).shape == (300, 3, 64, 64)
     if how == "discrete":
         assert (factors == factors.round()).all()
         assert [len(factors[:, column].unique()) for column in (2, 4)] == [6, 4]
     else:
         areas = source.pairs[..., 2] ** 2
         assert float(areas.max()) < (26 / 64) ** 2 * 0.9  # the largest tenth is left out
+
+
+@pytest.mark.parametrize("how", ["continuous", "discrete"])
+def test_tracks_of_which_no_pair_is_left_are_refused(how: str) -> None:
+    track = np.array([[10, 20, 30], [11, 21, 31]], float)
+    with pytest.raises(Impossible, match="natural sprites: all of 1 pairs have a largest area; give more"):
+        Sprites([track], how, seed=0)
 
 
 def test_labelled_and_sampled_images_are_those_of_their_factors() -> None:

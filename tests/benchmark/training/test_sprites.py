@@ -105,6 +105,17 @@ def test_every_row_that_needs_no_file_can_be_made(name: str) -> None:
     check([run for run in runs if run.row.source.name in ("dsprites", "smooth-tracks")])
 
 
+@pytest.mark.parametrize("name", ["dsprites", "natural-sprites", "natural-sprites-continuous", "kitti-masks"])
+def test_the_papers_scores_have_the_deviations_that_are_printed(name: str) -> None:
+    for row in load_suite(name).rows:
+        for scores in row.paper.values():
+            assert {len(score) for score in scores.values()} == {1 if row.id == "ada-gvae-uni" else 2}, row.id
+
+
+def test_the_papers_tier_has_as_many_samples_as_information_is_counted_in() -> None:
+    assert load_tier("paper", "sprites").samples == 100_000
+
+
 def test_supervised_runs_have_as_many_outputs_as_factors(tmp_path: Path) -> None:
     run = replace(run_of("au(0.9, 1)"), kind="supervised")
     assert perform(run, tmp_path, "cpu", lambda *_: None) is not None

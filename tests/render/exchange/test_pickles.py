@@ -89,6 +89,47 @@ def test_a_text_that_is_encoded_again_and_again_fills_no_memory() -> None:
         read_pickle(text_of(b"(", first, (b"h\x00h\x01" + by_name) * 100, b"t"))
 
 
+DTYPE = b"cnumpy\ndtype\nX\x02\x00\x00\x00u1\x85R"
+VIEW = b"cnumpy.core.numeric\n_frombuffer\n"
+BINARY = b"\x96" + (4000).to_bytes(8, "little") + b"a" * 4000 + b"q\x00"
+"""4000 bytes that can be changed, remembered as number 0."""
+TWICE = b")" + b"q\x01h\x01\x86" * 60
+"""A tuple that holds a tuple twice, which holds one twice, and so on: 2^60 of them if each is gone to."""
+
+
+@pytest.mark.parametrize(
+    ("operations", "said"),
+    [
+        (b"})" + b"\x85" * 300_000 + b"Ns", "a key is no text"),
+        (b"}" + TWICE + b"Ns", "a key is no text"),
+        (b"}(" + TWICE + b"Nu", "a key is no text"),
+        (b"}K\x01Ns", "a key is no text"),
+        (b"}cnumpy\ndtype\nNs", "a key is no text"),
+        (b"cnumpy\ndtype\n" + TWICE + b"R", "it makes 'dtype' of tuple, tuple"),
+        (VIEW + b"(" + BINARY + DTYPE + TWICE + b"X\x01\x00\x00\x00CtR", "no tuple of at most 8 numbers"),
+        (TWICE + b"X\x02\x00\x00\x00id\x93", "it names something by tuple, str"),
+        (b"cnumpy\ndtype\nX\x02\x00\x00\x00id\x93", "it names something by name, str"),
+        (TWICE, "it nests too deep|it holds a list or an array twice"),
+    ],
+)
+def test_tuples_of_which_each_holds_another_one_are_not_gone_through(operations: bytes, said: str) -> None:
+    with pytest.raises(Failed, match=said):
+        read_pickle(text_of(operations))
+
+
+def test_arrays_together_are_no_larger_than_the_file() -> None:
+    rest = b"M\xa0\x0f\x85X\x01\x00\x00\x00CtR"
+    array = VIEW + b"(" + BINARY + DTYPE + b"q\x02" + rest
+    (one,) = read_pickle(text_of(b"(", array, b"t"))
+    assert one.tobytes() == b"a" * 4000
+    assert not one.flags.writeable
+    again = VIEW + b"(h\x00h\x02" + rest
+    with pytest.raises(Failed, match="its arrays have more bytes than it has"):
+        read_pickle(text_of(b"(", array, again * 50, b"t"))
+    with pytest.raises(Failed, match="it holds a list or an array twice"):
+        read_pickle(text_of(b"(", array, b"q\x03h\x03t"))
+
+
 def test_an_array_of_another_size_than_it_says() -> None:
     data = pickle.dumps(np.zeros((3, 4), np.float32), protocol=3)
     assert data.count(b"K\x03K\x04\x86") == 1
@@ -130,8 +171,8 @@ def test_masks_of_a_made_file(tmp_path: Path) -> None:
         ({"pedestrians": []}, "0 sequences of masks and 3 of latents"),
         ({"pedestrians": None}, "no dictionary with the lists"),
         ({"pedestrians": [1, 2, 3]}, "sequence 0: its masks are int, not bool"),
-        ({"pedestrians": [np.zeros((3, 32, 32), bool)] * 3}, r"masks are bool \(3, 32, 32\), not bool"),
-        ({"pedestrians_latents": [np.zeros((9, 3))] * 3}, r"sequence 0: its latents are float64 \(9, 3\)"),
+        ({"pedestrians": [np.zeros((3, 32, 32), bool) for _ in range(3)]}, r"masks are bool \(3, 32, 32\), not bool"),
+        ({"pedestrians_latents": [np.zeros((9, 3)) for _ in range(3)]}, r"its latents are float64 \(9, 3\)"),
         ({"pedestrians_latents": [np.full((n, 3), np.nan) for n in (3, 1, 5)]}, "are not finite"),
         ({"pedestrians_latents": [[number] for number in range(3)]}, "its latents are list"),
     ],

@@ -19,7 +19,7 @@ from ident.render.worlds import dsprites
 from tests.conftest import Run
 from tests.servers import serving
 
-TRACKS = b'id,cat_id,t_0,t_1,t_2\na,1,"[10, 20, 30]","[11, 21, 31]",None\n'
+TRACKS = b'id,cat_id,t_0,t_1,t_2\na,1,"[(10, 20, 30), None]","[(11, 21, 31), None]",\n'
 
 
 def masks() -> bytes:
@@ -73,7 +73,7 @@ def test_import_checks_and_keeps(ident_here: Run, tmp_path: Path) -> None:
     assert json.loads(done.stdout) == {
         "file": "data/mine/downscale_keepaspect.csv", "holds": "2 places in 1 tracks",
     }  # fmt: skip
-    (tmp_path / "code.csv").write_bytes(TRACKS.replace(b"[11, 21, 31]", b"open('called', 'w')"))
+    (tmp_path / "code.csv").write_bytes(TRACKS.replace(b"(11, 21, 31)", b"open('called', 'w')"))
     done = ident_here("import", "code.csv", "--from", "natural-sprites", "--out", "data/code")
     assert done.returncode == 1
     assert "was not evaluated" in done.stderr
@@ -141,3 +141,33 @@ def test_an_array_that_ends_early(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
             archive.writestr(f"{name}.npy", data[: len(data) // 2] if name == "imgs" else data)
     with pytest.raises(Failed, match="ends before row"):
         published.compare(tmp_path / "early.npz")
+
+
+@pytest.mark.parametrize(
+    ("head", "method", "damaged", "said"),
+    [
+        (b"-" * 60_000, zipfile.ZIP_STORED, False, "imgs: its head cannot be read, or has more than 1024 bytes"),
+        (b"-" * 1000, zipfile.ZIP_STORED, False, "imgs: its head cannot be read"),
+        (b"{1: 2, 'a': (", zipfile.ZIP_STORED, False, "imgs: its head cannot be read"),
+        (b"{1: 2, 'a': 3}", zipfile.ZIP_STORED, False, "imgs: its head cannot be read"),
+        (b"few", zipfile.ZIP_DEFLATED, True, "no npz of dSprites, or damaged .*"),
+        (b"few", zipfile.ZIP_LZMA, True, "imgs.npy is packed by another method than the published one"),
+    ],
+)
+def test_an_array_that_is_damaged(
+    head: bytes, method: int, damaged: bool, said: str, ident_here: Run, tmp_path: Path
+) -> None:
+    path = tmp_path / "bad.npz"
+    data = b"\x93NUMPY\1\0" + len(head).to_bytes(2, "little") + head + bytes(range(256)) * 40
+    with zipfile.ZipFile(path, "w", method) as archive:
+        archive.writestr("imgs.npy", data)
+        archive.writestr("latents_classes.npy", data)
+    if damaged:
+        content = bytearray(path.read_bytes())
+        content[60:90] = b"\xff" * 30
+        path.write_bytes(content)
+    with pytest.raises(Failed, match=f"^{path}: {said}$" if damaged else f"^{path}: {said}"):
+        published.compare(path)
+    done = ident_here("import", "bad.npz", "--from", "dsprites", "--out", "data")
+    assert done.returncode == 1
+    assert len(done.stderr.splitlines()) == 1
