@@ -97,7 +97,7 @@ def run_of(painted: dict[str, Data], row: str = "box-normal", tier: tiers.Tier =
 
 
 TINY = with_model(QUICK, encoder="tests.benchmark.test_images:tiny")
-SMALL = with_pairs(with_model(LAPTOP, encoder=TINY.model.encoder), groups=4)
+SMALL = with_pairs(with_model(LAPTOP, encoder=TINY.model.encoder), groups=4, scale=0.25)
 GROUPED = replace(with_pairs(SMALL, fade=(0.9, 0.95)), unsupervised=replace(STEPS, steps=40))
 
 
@@ -166,7 +166,8 @@ def test_no_tier_names_a_latent() -> None:
 
 
 def test_the_encoder_of_the_paper(painted: dict[str, Data]) -> None:
-    task = task_of(run_of(painted), "cpu")
+    tier = replace(TINY, model=load_tier("paper", "dataset").model)
+    task = task_of(run_of(painted, tier=tier), "cpu")
     weights = {name: tuple(value.shape) for name, value in task.model.state_dict().items()}
     assert weights["encoder.1.0.0.fc.weight"] == (100, 512)
     assert weights["encoder.1.0.2.weight"] == (10, 100)

@@ -367,7 +367,7 @@ def test_two_processes_share_each_batch(images: tuple[str, ...], ident: Run, tmp
         (["--suite", "table2", "--pairs", "exact"], "no row of table2 takes positives; leave it out"),
         (
             ["--render", "--pairs", "exact", "--row", "box-normal", "--row", "box-laplace"],
-            "exact pairs of laplace(0.25), normal(0.25): a dataset has those of one; name rows by --row",
+            "exact pairs of laplace(0.1), normal(0.1): a dataset has those of one; name rows by --row",
         ),
         (["--suite", "table9"], f"suite 'table9': choose from {', '.join(names())}, or"),
         (["--suite", "table2", "--device", "cuda"], "device 'cuda': there are cpu"),
