@@ -40,3 +40,13 @@ def test_nothing_there_is_refused_in_one_line(ident: Run, tmp_path: Path) -> Non
         "ident: results: no results there; give a folder that ident bench wrote to, or type ident bench --out results\n"
     )
     assert not (tmp_path / "report").exists()
+
+
+def test_what_was_measured_makes_its_tables_again(ident_here: Run) -> None:
+    results = Path(__file__).parents[2] / "docs" / "results"
+    done = ident_here("report", str(results), "--out", "page", "--json")
+    assert done.returncode == 0, done.stderr
+    assert not done.stderr
+    rows = {(one["suite"], one["row"], one["seed"]): one for one in json.loads(done.stdout)["results"]}
+    assert rows["table4", "box-normal", 0]["test_r2"] > 90
+    assert "/tmp" not in "".join(path.read_text() for path in results.rglob("*.jsonl"))
