@@ -98,3 +98,9 @@ def factor(convention: str) -> float:
     if convention not in CONVENTIONS:
         raise unknown("convention", convention, CONVENTIONS)
     return CONVENTIONS[convention]
+
+
+def is_code(convention: str) -> bool:
+    """Whether a loss is that of its authors' code, where it is not that of their paper."""
+    factor(convention)
+    return convention == "code"

@@ -171,9 +171,8 @@ class TriCL(Contrastive):
         weight: float = 1.0,
         itself: bool = False,
     ) -> None:
-        notation.factor(convention)
         super().__init__([tricl.TriCL(dim, temperature, weight)], itself)
-        self.first_alone = convention == "code"
+        self.first_alone = notation.is_code(convention)
 
     def learned(self) -> list[float]:
         """The scales over the temperature, in the order of the recovered latents."""

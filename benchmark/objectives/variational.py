@@ -10,21 +10,14 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from ident.benchmark.latents.notation import CONVENTIONS
+from ident.benchmark.latents.notation import is_code
 from ident.benchmark.losses import variational as losses
 from ident.benchmark.models import decoders
 from ident.benchmark.objectives.objective import Encode, Objective
 from ident.benchmark.pairs.batch import Batch, PositivePairs
 from ident.benchmark.training import distributed
 from ident.benchmark.training.seeds import Stream, generator_of
-from ident.render.errors import Impossible, unknown
-
-
-def is_code(convention: str) -> bool:
-    """Whether a loss is that of its authors' code, where it is not that of their paper."""
-    if convention not in CONVENTIONS:
-        raise unknown("convention", convention, CONVENTIONS)
-    return convention == "code"
+from ident.render.errors import Impossible
 
 
 class VAE(Objective):

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from ident.benchmark.metrics import METRICS, Score
 from ident.benchmark.metrics.lookup import CHECKS, known
@@ -39,6 +39,7 @@ DEEPEST, FURTHEST, LONGEST = 10, 1e100, 255
 """Levels of lists and objects in a result, numbers (whose squares are finite) and names."""
 
 Warn = Callable[[str], object]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -103,18 +104,28 @@ def load(path: Path, suites: Mapping[str, Suite] | None = None) -> Result:
     Suites are ours, or by their names ours and users'.
     """
     with told(str(path)):
-        return result_of(json.loads(read(path, LARGEST)), suites, path.parent)
+        return replace(result_of(json.loads(read(path, LARGEST)), suites), folder=path.parent)
 
 
 def load_record(path: Path, number: int, line: bytes, suites: Mapping[str, Suite] | None = None) -> Result:
     """The result in a line of a file of records; its folder is the one that its run would have beside them."""
     with told(f"{path}, line {number}"):
-        result = result_of(json.loads(line)["result"], suites, path.parent)
-        names = [result.row, *result.own.split(), result.kind, f"seed{result.seed}"]
-        return replace(result, folder=path.parent / re.sub(r"[^\w.-]+", ".", "-".join(names)))
+        result = result_of(json.loads(line)["result"], suites)
+        own = filter(None, result.own.split(", "))
+        return replace(result, folder=path.parent / folder_name(result.row, own, result.kind, result.seed))
 
 
-def result_of(content: dict[str, Any], suites: Mapping[str, Suite] | None, folder: Path) -> Result:
+def folder_name(row: str, own: Iterable[str], kind: str, seed: int) -> str:
+    """The name of the folder of a run's result."""
+    return "-".join([row, *map(safe, own), kind, f"seed{seed}"])
+
+
+def safe(name: str) -> str:
+    """A name as a part of the name of a folder."""
+    return re.sub(r"[^\w.]+", ".", name)
+
+
+def result_of(content: dict[str, Any], suites: Mapping[str, Suite] | None) -> Result:
     """A result that somebody wrote, if this version reads its format."""
     made_by = content["format"]
     if type(made_by) is not int:
@@ -122,7 +133,7 @@ def result_of(content: dict[str, Any], suites: Mapping[str, Suite] | None, folde
     if made_by != FORMAT:
         what = "run it again, or read it by the version that wrote it" if made_by < FORMAT else "take a newer one"
         raise Impossible(f"is of format {made_by!r}, this version of ident reads {FORMAT}; {what}")
-    return replace(checked(content, suites or known_suites()), folder=folder)
+    return checked(content, suites or known_suites())
 
 
 @contextmanager
@@ -138,38 +149,31 @@ def told(where: str) -> Iterator[None]:
 
 
 def load_all(paths: Iterable[Path], warn: Warn, suites: Mapping[str, Suite] | None = None) -> list[Result]:
-    """The results in these files. What is no result, or one more of the same run, is left out with a warning."""
+    """The results in files of one or of many. What is none, or one more of a run, is left out with a warning."""
     results = dict[tuple[object, ...], Result]()
+
+    def tried(get: Callable[[], T]) -> T | None:
+        try:
+            return get()
+        except (Failed, Impossible) as error:
+            warn(f"{error}; left out")
+            return None
+
     for path in paths:
-        for one in ways(path, suites):
-            try:
-                result = one()
-            except (Failed, Impossible) as error:
-                warn(f"{error}; left out")
-                continue
+        ways = [partial(load, path, suites)]
+        if path.name == RECORDS:
+            lines = tried(partial(lines_of, path)) or []
+            ways = [partial(load_record, path, number, line, suites) for number, line in enumerate(lines, 1)]
+        for result in filter(None, map(tried, ways)):
             if results.setdefault(result.run, result) != result:
                 warn(f"{path}: is the same run as {results[result.run].folder}; left out")
     return list(results.values())
 
 
-def ways(path: Path, suites: Mapping[str, Suite] | None) -> Iterator[Callable[[], Result]]:
-    """How each result of a file is read: one, or one a line of a file of records."""
-    if path.name != RECORDS:
-        yield partial(load, path, suites)
-        return
-    lines = list[bytes]()
-    try:
-        with told(str(path)):
-            lines = read(path, LARGEST_RECORDS).splitlines()
-    except Failed as error:
-        yield partial(raised, error)
-    for number, line in enumerate(lines, 1):
-        yield partial(load_record, path, number, line, suites)
-
-
-def raised(error: Failed) -> Result:
-    """What was wrong with a file, when a result of it is asked for."""
-    raise error
+def lines_of(path: Path) -> list[bytes]:
+    """The lines of a file of records."""
+    with told(str(path)):
+        return read(path, LARGEST_RECORDS).splitlines()
 
 
 def known_suites(more: Sequence[Suite] = ()) -> dict[str, Suite]:

@@ -6,7 +6,6 @@ There is one for each kind and seed, shared by the rows that agree in what decid
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import count
@@ -17,7 +16,7 @@ from ident.benchmark.latents import distributions
 from ident.benchmark.metrics import lookup
 from ident.benchmark.registry import OBJECTIVES, PAIRS, SOURCES, Slot, takes
 from ident.benchmark.sources.data import FILES, Data
-from ident.benchmark.suites.results import RESULT, Result, Warn, known_suites, load, load_all
+from ident.benchmark.suites.results import RESULT, Result, Warn, folder_name, known_suites, load, load_all, safe
 from ident.benchmark.suites.rows import UNTRAINED, Row
 from ident.benchmark.suites.suite import BACKBONE, Suite
 from ident.benchmark.suites.tiers import Tier
@@ -49,13 +48,13 @@ class Run:
     @property
     def name(self) -> str:
         """The name of the folder of its result."""
-        return "-".join([self.row.id, *self.own, self.kind, f"seed{self.seed}"])
+        return folder_name(self.row.id, self.own, self.kind, self.seed)
 
     @property
     def own(self) -> list[str]:
         """What is not the table's, but the user's: an objective, an encoder."""
         names = [self.row.own * (self.kind == "unsupervised"), self.tier.model.encoder]
-        return [re.sub(r"[^\w.]+", ".", name) for name in names if plugins.is_one(name)]
+        return [safe(name) for name in names if plugins.is_one(name)]
 
     @property
     def metrics(self) -> tuple[str, ...]:
@@ -122,6 +121,11 @@ class Run:
         return (self.tier.model.projector or ()) if self.kind != "supervised" else ()
 
     @property
+    def has_backbone(self) -> bool:
+        """Whether it is scored before its projector, too."""
+        return bool(self.projector) and self.kind != "identity"
+
+    @property
     def digest(self) -> str:
         """That of the files of others' that its source reads."""
         slot = self.row.source
@@ -184,7 +188,7 @@ def runs_of(
     if not runs:
         others = sorted({kind for row in rows for kind in row.kinds})
         raise Impossible(f"kind {', '.join(kinds)}: these rows have {', '.join(others)}")
-    if suite.split == BACKBONE and not all(run.projector and run.kind != "identity" for run in runs.values()):
+    if suite.split == BACKBONE and not all(run.has_backbone for run in runs.values()):
         what = f"kind {', '.join(kinds)}" if tier.model.projector else f"tier {tier.name}"
         raise Impossible(
             f"{what}: {suite.name} scores what comes before a projector; give unsupervised runs, and a tier with one, "

@@ -126,7 +126,7 @@ class RowTask:
     def __init__(self, run: Run, device: str) -> None:
         self.run, self.device = run, torch.device(device)
         self.source = source_of(run, self.device)
-        self.splits = self.source.splits + (BACKBONE,) * bool(run.projector and run.kind != "identity")
+        self.splits = self.source.splits + (BACKBONE,) * run.has_backbone
         model = run.tier.model
         self.objective, self.memory = Objective(), nn.Module()
         if run.kind not in UNTRAINED:
@@ -210,10 +210,9 @@ class RowTask:
             shown = pictures.decoded(self.source, self.represent, decode, representation)
             if self.pairs.augmentations is None:
                 return shown
-            views = pictures.views(
-                self.source.pictures.images(np.zeros(1, np.int64)), self.pairs.augmentations, seed=self.run.seed
-            )
-            return (*shown, pictures.projected(views, self.represent, decode))
+            image = self.source.pictures.images(np.zeros(1, np.int64))
+            augmented = pictures.views(image, self.pairs.augmentations, seed=self.run.seed)
+            return (*shown, pictures.projected(augmented, self.represent, decode))
 
     def before_projector(self, observations: Tensor) -> Tensor:
         """What the projector takes (n, k) of observations (n, ...)."""
