@@ -20,27 +20,30 @@ def decorrelation(z: Tensor) -> Tensor:
 
 
 class TriCL(nn.Module):
-    """InfoNCE by z' diag(softplus s) z / temperature, and `weight` times the decorrelation of all points of pairs.
+    """InfoNCE by z' diag(s) z / temperature, and `weight` times the decorrelation of all points of pairs.
 
-    The numbers s begin as draws of 0.1 N(0, 1), as in the authors' code.
+    Scales s begin at 1; with `softplus` they are that of numbers that begin as 0.1 N(0, 1), as in the authors' code.
     """
 
     times_the_rate = 10.0
     """As that of AnInfoNCE's precisions, which these are compared with."""
 
-    def __init__(self, dim: int, temperature: float = 0.1, weight: float = 1.0) -> None:
+    def __init__(self, dim: int, temperature: float = 0.1, weight: float = 1.0, *, softplus: bool = False) -> None:
         super().__init__()
         check_dim(dim)
         check_temperature(temperature)
         if not isinstance(weight, int | float) or not 0 <= weight < math.inf:
             raise Impossible(f"weight {weight!r} of the decorrelation: give a number from 0 on")
-        self.temperature, self.weight = temperature, weight
-        self.raw_scales = nn.Parameter(0.1 * torch.randn(dim))
+        self.temperature, self.weight, self.softplus = temperature, weight, bool(softplus)
+        if self.softplus:
+            self.raw_scales = nn.Parameter(0.1 * torch.randn(dim))
+        else:
+            self.log_scales = nn.Parameter(torch.zeros(dim))
 
     @property
     def scales(self) -> Tensor:
         """The diagonal (dim,)."""
-        return nn.functional.softplus(self.raw_scales)
+        return nn.functional.softplus(self.raw_scales) if self.softplus else self.log_scales.exp()
 
     def forward(
         self,

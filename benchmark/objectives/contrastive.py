@@ -169,9 +169,10 @@ class TriCL(Contrastive):
         convention: str = "paper",
         temperature: float = 0.1,
         weight: float = 1.0,
+        softplus: bool = False,
         itself: bool = False,
     ) -> None:
-        super().__init__([tricl.TriCL(dim, temperature, weight)], itself)
+        super().__init__([tricl.TriCL(dim, temperature, weight, softplus=softplus)], itself)
         self.first_alone = notation.is_code(convention)
 
     def learned(self) -> list[float]:

@@ -11,6 +11,7 @@ from ident.benchmark.latents import distributions
 from ident.benchmark.latents.distributions import SCALE, Uniform
 from ident.benchmark.latents.spaces import Box
 from ident.benchmark.pairs import curriculum
+from ident.benchmark.pairs.bank import Bank, of_options
 from ident.benchmark.pairs.batch import Batch, Comparison, Pairs, PairsAmong, PositivePairs
 from ident.benchmark.pairs.curriculum import Curriculum
 from ident.benchmark.sources import mixed
@@ -18,6 +19,9 @@ from ident.benchmark.sources.mixed import Latents
 from ident.benchmark.training.schedule import is_number
 from ident.benchmark.training.seeds import Stream
 from ident.render.errors import Impossible
+
+POOL = 2**15
+"""Anchors that the groups of a training are chosen among."""
 
 
 class Drawn(Pairs):
@@ -27,6 +31,10 @@ class Drawn(Pairs):
     training after which it gets them; with `only_hard` they are all its negatives. With `both` each positive is an
     anchor in its turn, and all other anchors and positives are negatives of either. Regions are for a box whose
     marginal is uniform, and so the same in each of its parts; latents that nothing mixes need no curriculum.
+
+    With `groups` of so many pairs, anchors are of a pool that is drawn once, their positives are drawn each time, and
+    batches are of anchors that the encoder finds alike, each group compared within itself: see `bank`. They give way to
+    plain batches over the share `fade` of the training. `dim` is that of the representations.
     """
 
     def __init__(
@@ -45,6 +53,9 @@ class Drawn(Pairs):
         parts: int = 1,
         lasts: float = 0.5,
         scale: float = SCALE,
+        groups: int = 0,
+        fade: tuple[float, float] = (0.5, 0.95),
+        dim: int = 0,
     ) -> None:
         if not conditionals:
             raise Impossible("drawn: give a conditional, like drawn(laplace(0.05))")
@@ -67,6 +78,16 @@ class Drawn(Pairs):
             self.curriculum = Curriculum(spread, lasts=lasts)
         if 2 * self.curriculum.parts > batch_size > 0:
             raise Impossible(f"parts {self.curriculum.parts} of a batch_size of {batch_size}: each needs two")
+        if source.encoded and (specification := of_options(groups, fade)):
+            if hard or region < 1 or parts > 1:
+                raise Impossible("groups: have no regions, parts or hard negatives; leave out those, or groups")
+            sizes = {"images": POOL, "dim": dim, "batch_size": batch_size, "steps": steps}
+            self.bank = Bank(specification, **sizes, ahead=source.ahead, seed=source.seed)
+
+    @cached_property
+    def pool(self) -> Tensor:
+        """The latents (POOL, d) of the anchors that groups are chosen among."""
+        return self.source.draw(POOL, self.source.generator(Stream.GROUPS))
 
     @cached_property
     def moved(self) -> float:
@@ -75,11 +96,20 @@ class Drawn(Pairs):
         z = self.source.draw(mixed.MEASURED, generator)
         return curriculum.moved(z, self.conditionals[0].draw(self.source.space, z, generator=generator))
 
-    def batch(self, number: int, size: int) -> Batch:
-        """Batch `number`: observations of anchors, of the positives of each conditional, of hard negatives."""
+    def batch(self, number: int, size: int, anchors: Tensor | None = None) -> Batch:
+        """Batch `number`: observations of anchors, of the positives of each conditional, of hard negatives.
+
+        The anchors are these of the pool, group behind group, if some were chosen.
+        """
         generator = self.source.generator(Stream.BATCHES, number)
+        kept, anchor = anchors, None
         with torch.no_grad():
-            z = self.latents(number / self.steps, size, generator)
+            if self.bank is not None:
+                each = size if anchors is None else self.bank.groups.size
+                if kept is None:
+                    kept = torch.randint(POOL, (size,), generator=generator, device=generator.device)
+                anchor = self.pool[kept].unflatten(0, (-1, each))
+            z = self.latents(number / self.steps, size, generator, anchor)
             count, parts, each, dim = z.shape
             points = z.reshape(-1, dim)
             if hard := self.hard is not None and number >= self.hard_from * self.steps:
@@ -102,24 +132,29 @@ class Drawn(Pairs):
                         weight=1 / parts,
                     )
                 )
-        return Batch(self.source.observe(points), tuple(comparisons))
+        return Batch(self.source.observe(points), tuple(comparisons), images=kept)
 
-    def latents(self, progress: float, size: int, generator: torch.Generator) -> Tensor:
-        """Anchors and a positive of each conditional (1 + conditionals, parts, size of a part, d)."""
+    def latents(self, progress: float, size: int, generator: torch.Generator, anchor: Tensor | None = None) -> Tensor:
+        """Anchors and a positive of each conditional (1 + conditionals, parts, size of a part, d).
+
+        The anchors are these (parts, size of a part, d), if some are given.
+        """
         plan, space, corners = self.curriculum, self.source.space, torch.zeros(1, device=generator.device)
         share, walk = plan.share(progress), plan.walk(progress, self.moved) if plan.spread else 1
         if share < 1:
             assert isinstance(space, Box)
             corners = curriculum.corners(space, share, plan.parts, generator)[:, None]
             space = curriculum.part(space, share)
-        groups = [self.source.draw(size - size % plan.parts, generator, space)]
+        if anchor is None:
+            anchor = self.source.draw(size - size % plan.parts, generator, space).unflatten(0, (plan.parts, -1))
+        points = [anchor]
         for conditional in self.conditionals:
-            positive = groups[0]
+            positive = anchor.flatten(0, 1)
             for _ in range(walk):
                 positive = conditional.draw(space, positive, generator=generator)
-            groups.append(positive)
-        parts: Tensor = torch.stack(groups).unflatten(1, (plan.parts, -1)) + corners
-        return parts
+            points.append(positive.view_as(anchor))
+        latents: Tensor = torch.stack(points) + corners
+        return latents
 
 
 class Among(Pairs):

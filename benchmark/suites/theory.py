@@ -72,7 +72,7 @@ def log_ratio(row: Row) -> Callable[[Float64s], Float64s] | None:
     That is the best critic of InfoNCE (Rusak et al., 2024, theorem C.1), where both are known. Negatives that are all
     hard have their conditional in place of the marginal.
     """
-    if len(row.conditionals) != 1 or (row.hard and not dict(row.pairs.keywords).get("only_hard")):
+    if len(row.conditionals) != 1 or has_mixed_negatives(row):
         return None
     space, dim = row.latent_space, row.dim or DIM
     near = log_density(space, row.conditionals[0], dim)
@@ -133,7 +133,7 @@ def origin(space: str, dim: int) -> Float64s:
 
 def optimum_of(row: Row) -> list[float]:
     """The Lambda that a row's loss should learn, in its convention; of a loss without one nothing."""
-    if row.objective.name not in ("aninfonce", "ensemble"):
+    if row.objective.name not in ("aninfonce", "ensemble") or has_mixed_negatives(row):
         return []
     conditionals = row.conditionals if row.objective.name == "ensemble" else row.conditionals[:1]
     if len(row.conditionals) != len(conditionals):
@@ -141,6 +141,11 @@ def optimum_of(row: Row) -> list[float]:
     convention = str(dict(row.objective.keywords).get("convention", "paper"))
     each = optimum(conditionals, row.hard, convention)
     return each if all(value > 0 for value in each) else []
+
+
+def has_mixed_negatives(row: Row) -> bool:
+    """Whether an anchor has hard negatives and others."""
+    return bool(row.hard) and not dict(row.pairs.keywords).get("only_hard")
 
 
 def optimum(conditionals: Sequence[str], hard: str = "", convention: str = "paper") -> list[float]:

@@ -41,9 +41,12 @@ def by_hand(first: Tensor, second: Tensor, scales: list[float], temperature: flo
 
 
 @pytest.mark.parametrize("form", ["paper", "code"])
-def test_both_forms_are_as_written_out(form: str) -> None:
-    objective = objectives.TriCL(dim=3, convention=form, temperature=0.3, weight=0.7).double()
-    scales = torch.nn.functional.softplus(objective.losses[0].raw_scales).tolist()  # type: ignore[arg-type]
+@pytest.mark.parametrize("softplus", [False, True])
+def test_both_forms_are_as_written_out(form: str, softplus: bool) -> None:
+    objective = objectives.TriCL(dim=3, convention=form, temperature=0.3, weight=0.7, softplus=softplus).double()
+    (numbers,) = objective.losses[0].parameters()
+    numbers.data += torch.tensor([0.5, -1.0, 2.0])
+    scales = (torch.nn.functional.softplus(numbers) if softplus else numbers.exp()).tolist()
     first, second = points(5, 1), points(5, 2)
     pairs = PositivePairs(slice(5), slice(5, 10), both=True)
     loss = objective(lambda z: z, Batch(torch.cat([first, second]), (pairs,)))

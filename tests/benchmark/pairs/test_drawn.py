@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from ident.benchmark.pairs.batch import PositivePairs
-from ident.benchmark.pairs.drawn import Drawn
-from ident.benchmark.sources.mixed import Latents
+from ident.benchmark.pairs.drawn import POOL, Drawn
+from ident.benchmark.sources.mixed import Latents, Mixed
 from ident.render.errors import Impossible
 
 SOURCE = Latents("sphere(3)", seed=0)
@@ -39,6 +39,47 @@ def test_they_may_be_all_negatives_and_pairs_go_both_ways() -> None:
     assert isinstance(alone, PositivePairs)
     assert isinstance(both, PositivePairs)
     assert (alone.only_hard, alone.hard, both.both, both.hard) == (True, slice(8, 20), True, None)
+
+
+def grouped(**more: Any) -> Drawn:
+    return Drawn(Mixed("sphere(3)", seed=0), "vmf(100)", steps=100, batch_size=64, groups=16, dim=3, **more)
+
+
+def test_groups_are_of_anchors_that_are_found_alike() -> None:
+    """By an encoder that shows one latent alone that is alike in a group, and nothing else."""
+    pairs = grouped()
+    assert pairs.bank is not None
+    pairs.bank.remember(torch.arange(POOL), pairs.pool * torch.tensor([1.0, 0, 0]))
+    (_, anchors), _ = (next(pairs.bank.choices(1)) for _ in range(2))
+    assert anchors is not None
+    batch = pairs.batch(1, 64, anchors)
+    assert batch.images is not None
+    assert torch.equal(batch.images, anchors)
+    latents = pairs.pool[anchors].unflatten(0, (4, 16))
+    torch.testing.assert_close(batch.observations[:64], pairs.source.observe(latents.flatten(0, 1)))
+    away = latents.std(1)
+    assert away[:, 0].max() < 0.005
+    assert away[:, 1:].min() > 0.02
+    slices = [(one.anchor, one.positive, one.weight) for one in batch.comparisons if isinstance(one, PositivePairs)]
+    assert slices == [(slice(k, k + 16), slice(64 + k, 80 + k), 0.25) for k in range(0, 64, 16)]
+
+
+def test_plain_batches_are_of_the_pool_with_positives_of_their_own() -> None:
+    pairs = grouped()
+    one, other = pairs.batch(0, 64), pairs.batch(1, 64)
+    assert one.images is not None
+    assert other.images is not None
+    assert not torch.equal(one.images, other.images)
+    torch.testing.assert_close(one.observations[:64], pairs.source.observe(pairs.pool[one.images]))
+    again = pairs.batch(2, 64, one.images)
+    torch.testing.assert_close(again.observations[:64], one.observations[:64])
+    assert not torch.equal(again.observations[64:], one.observations[64:])
+
+
+@pytest.mark.parametrize("more", [{"region": 0.5}, {"parts": 2}, HARD])
+def test_groups_are_of_anchors_from_everywhere(more: dict[str, Any]) -> None:
+    with pytest.raises(Impossible, match="groups: have no regions, parts or hard negatives; leave out those, or"):
+        grouped(**more)
 
 
 @pytest.mark.parametrize(

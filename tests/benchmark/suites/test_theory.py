@@ -12,6 +12,7 @@ from scipy import integrate, stats
 
 from ident.benchmark.suites import theory
 from ident.benchmark.suites.rows import Row, row_of
+from ident.benchmark.suites.suite import load_suite
 from ident.render.aliases import Float64s
 
 
@@ -44,6 +45,11 @@ def test_what_a_loss_should_learn() -> None:
     assert theory.optimum(["anisotropic(150, 150)"], "anisotropic(100, 50)") == [50, 100]
     assert theory.optimum(["anisotropic(4, 1)", "anisotropic(1, 4)"]) == [4, 1, 1, 4]
     assert theory.optimum(["vmf(10)"]) == []
+
+
+def test_what_a_loss_should_learn_is_known_of_negatives_of_one_kind() -> None:
+    learned = {row.id: theory.optimum_of(row) for row in load_suite("hard-negatives").rows}
+    assert learned == {"alone": [50] * 20, "beside-others": [], "fine-tuned": [], "going-on": [150] * 20}
 
 
 @pytest.mark.parametrize(("convention", "expected"), [("paper", [2.5, 1.0]), ("code", [5.0, 2.0])])
