@@ -11,13 +11,10 @@ from torch import Tensor
 
 from ident.benchmark.latents import distributions
 from ident.benchmark.latents.distributions import SCALE
-from ident.benchmark.pairs import curriculum
 from ident.benchmark.pairs.augmentations import Augmentations, recipe_of, views
 from ident.benchmark.pairs.bank import Bank, of_options
 from ident.benchmark.pairs.batch import Batch, Comparison, Pairs, PositivePairs
-from ident.benchmark.pairs.curriculum import Curriculum
 from ident.benchmark.pairs.samplers import RECALL, RenderedSampler, Sampler, check_positives, open_sampler
-from ident.benchmark.sources import mixed
 from ident.benchmark.sources.dataset import Images, as_tensor
 from ident.benchmark.sources.decoded import Decoded
 from ident.benchmark.sources.pictures import Pictures
@@ -68,8 +65,7 @@ class OfImages(Pairs):
 class Around(OfImages):
     """Anchors and a positive around each: its own, which was rendered for it, or the image nearest to a draw.
 
-    `positives` are "exact", "nearest", or "auto": exact ones where the dataset has such of this conditional. Those of
-    nearest neighbours may be wide at first, by a curriculum's `spread` and `lasts`.
+    `positives` are "exact", "nearest", or "auto": exact ones where the dataset has such of this conditional.
     """
 
     source: Images
@@ -77,14 +73,11 @@ class Around(OfImages):
     _: KW_ONLY
     scale: float = SCALE
     positives: str = "auto"
-    spread: float = 0.0
-    lasts: float = 0.5
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.positives not in POSITIVES:
             raise unknown("positives", self.positives, POSITIVES)
-        self.curriculum = Curriculum(self.spread, lasts=self.lasts)
         self.distribution = distributions.parse(self.conditional, self.scale)
         if self.positives == "exact":
             check_positives(self.source.train, str(self.distribution))
@@ -98,18 +91,10 @@ class Around(OfImages):
         sampler.tune(RECALL, say=lambda _: None)
         return sampler
 
-    @cached_property
-    def moved(self) -> float:
-        """How far draws of the conditional are from their anchors."""
-        z = torch.from_numpy(self.source.latents[: mixed.MEASURED].copy())
-        generator = generator_of(self.source.seed, Stream.MEASURES)
-        return curriculum.moved(z, self.distribution.draw(self.source.space, z, generator=generator))
-
     def batch(self, number: int, size: int, anchors: Tensor | None = None) -> Batch:
         """Batch `number`: images of anchors, then of their positives; of anchors that are drawn, or of these."""
         data, share = self.source.train, distributed.share(2 * self.source.checked(size))
-        walk = self.curriculum.walk(number / self.steps, self.moved) if self.curriculum.spread else 1
-        pairs = self.sampler.draw(number, size, None if anchors is None else anchors.numpy(), walk)
+        pairs = self.sampler.draw(number, size, None if anchors is None else anchors.numpy())
         if isinstance(self.sampler, RenderedSampler):
             shown = pairs.anchor
             mine = np.arange(share.start, share.stop)

@@ -91,23 +91,21 @@ class NearestSampler:
         described = {**distributions.describe(self.conditional), "space": str(self.space), "seed": self.seed}
         return {**described, "latents": self.names, "sha256 of latents": of}
 
-    def wish(self, batch: int, n: int, anchors: Int64s | None = None, walk: int = 1) -> tuple[Int64s, Float32s]:
-        """Anchors (n,), drawn or these, and what is wished for as their positives (n, d), so many draws away."""
+    def wish(self, batch: int, n: int, anchors: Int64s | None = None) -> tuple[Int64s, Float32s]:
+        """Anchors (n,), drawn or these, and what is wished for as their positives (n, d)."""
         generator = torch.Generator().manual_seed(stream(self.seed, batch))
         anchors = anchors_of(len(self.neighbours.latents), n, generator) if anchors is None else anchors
-        wished = torch.from_numpy(self.neighbours.latents[anchors])
-        for _ in range(walk):
-            wished = self.conditional.draw(self.space, wished, generator=generator)
-        return anchors, wished.numpy()
+        around = torch.from_numpy(self.neighbours.latents[anchors])
+        return anchors, self.conditional.draw(self.space, around, generator=generator).numpy()
 
     def tune(self, recall: float, say: Callable[[str], object] = print) -> float:
         """Let the search look just so far that it has this recall on a sample; gives what it has."""
         anchors, wished = self.wish(SAMPLE_BATCH, SAMPLE)
         return self.neighbours.tune(wished, anchors, recall, say)
 
-    def draw(self, batch: int, n: int, anchors: Int64s | None = None, walk: int = 1) -> DrawnPairs:
-        """Batch number `batch` of n pairs, of anchors that are drawn, or of these; positives so many draws away."""
-        anchors, wished = self.wish(batch, n, anchors, walk)
+    def draw(self, batch: int, n: int, anchors: Int64s | None = None) -> DrawnPairs:
+        """Batch number `batch` of n pairs, of anchors that are drawn, or of these."""
+        anchors, wished = self.wish(batch, n, anchors)
         nearest = self.neighbours.nearest(wished, anchors)
         around, at = self.neighbours.latents[anchors], self.neighbours.latents[nearest.index]
         return DrawnPairs(anchors, nearest.index, around, at, wished, nearest.distance, nearest.anchor_was_nearest)
@@ -134,7 +132,7 @@ class RenderedSampler:
         """There is no search: each positive is the right one."""
         return 1.0
 
-    def draw(self, batch: int, n: int, anchors: Int64s | None = None, walk: int = 1) -> DrawnPairs:  # noqa: ARG002
+    def draw(self, batch: int, n: int, anchors: Int64s | None = None) -> DrawnPairs:
         """Batch number `batch` of n pairs; `wished` has draws of their own, to compare with."""
         generator = torch.Generator().manual_seed(stream(self.seed, batch))
         anchors = anchors_of(len(self.raw), n, generator) if anchors is None else anchors

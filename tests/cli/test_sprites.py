@@ -44,6 +44,7 @@ def made(tmp_path: Path) -> None:
         ("kitti-masks", "laplace-box-0.05s", "spearman"),
         ("kitti-masks", "slow-vae-0.15s", "spearman"),
         ("natural-sprites-continuous", "au0.5-p1", "spearman"),
+        ("natural-sprites", "au0.5-p2", "dci"),
     ],
 )
 def test_a_row_of_published_files(ident_here: Run, tmp_path: Path, suite: str, row: str, metric: str) -> None:
