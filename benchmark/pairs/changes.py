@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import ClassVar, Protocol
+from typing import ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -15,10 +15,8 @@ from ident.benchmark.training.seeds import Stream
 from ident.render.aliases import Float64s, Int64s
 from ident.render.errors import Impossible
 
-FURTHEST = 1000
-"""Frames between those of a pair."""
 
-
+@runtime_checkable
 class Discrete(Protocol):
     """A source whose factors have classes."""
 
@@ -35,8 +33,12 @@ class Discrete(Protocol):
         """Their images (n, C, H, W) uint8."""
 
 
+@runtime_checkable
 class Recorded(Protocol):
     """A source with sequences."""
+
+    furthest: ClassVar[int]
+    """The most frames from one of a pair to the other."""
 
     def rng(self, *number: int) -> np.random.Generator:
         """Random numbers of a stream."""
@@ -54,8 +56,8 @@ def batch_of(images: Tensor, number: int, size: int) -> Batch:
 class Changes(Pairs):
     """Pairs of images whose classes differ as `changed` says."""
 
-    def __init__(self, source: Discrete) -> None:
-        if not hasattr(source, "sizes"):
+    def __init__(self, source: object) -> None:
+        if not isinstance(source, Discrete):
             raise Impossible(f"{self.name}: is of factors that have classes; give a row whose source is dsprites")
         self.source = source
 
@@ -96,9 +98,9 @@ class LaplaceChange(Changes):
 
     name = "laplace-change"
 
-    def __init__(self, source: Discrete) -> None:
+    def __init__(self, source: object) -> None:
         super().__init__(source)
-        self.cumulative = [laplace_table(size) for size in source.sizes]
+        self.cumulative = [laplace_table(size) for size in self.source.sizes]
 
     def changed(self, classes: Int64s, rng: np.random.Generator) -> Int64s:
         """Classes that are drawn again where none has changed."""
@@ -124,12 +126,11 @@ def laplace_table(size: int) -> Float64s:
 class Temporal(Pairs):
     """Frames of a sequence, and frames that come 1 to `most` later, or the last one."""
 
-    def __init__(self, source: Recorded, most: int = 1) -> None:
-        if not hasattr(source, "transition"):
+    def __init__(self, source: object, most: int = 1) -> None:
+        if not isinstance(source, Recorded):
             raise Impossible("temporal: is of sequences; give a row whose source has some, like kitti-masks")
-        furthest = getattr(source, "furthest", FURTHEST)
-        if type(most) is not int or not 1 <= most <= furthest:
-            raise Impossible(f"temporal: {most!r} frames; give a whole number from 1 to {furthest}")
+        if type(most) is not int or not 1 <= most <= source.furthest:
+            raise Impossible(f"temporal: {most!r} frames; give a whole number from 1 to {source.furthest}")
         self.source, self.most = source, most
 
     def batch(self, number: int, size: int) -> Batch:
@@ -141,5 +142,5 @@ class Temporal(Pairs):
 class Tracks(Temporal):
     """What one object looked like in two frames that follow each other."""
 
-    def __init__(self, source: Recorded) -> None:
+    def __init__(self, source: object) -> None:
         super().__init__(source, 1)
