@@ -32,6 +32,8 @@ def parse(
 
     With `own` a name may be module:name, of what a user brings: only for texts that the user has typed.
     """
+    if not isinstance(text, str):
+        raise Impossible(f"{what} {text!r}: write it like laplace(0.05); known are {', '.join(known)}")
     terms = []
     for term in text.split("*"):
         match = TERM.fullmatch(term)

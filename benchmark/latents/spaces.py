@@ -86,7 +86,8 @@ class Box(Space):
 
     def contains(self, z: Tensor) -> Tensor:
         """Those between the bounds."""
-        return ((z >= self.low) & (z <= self.high)).all(-1)
+        slack = 1e-6 * (self.high - self.low)
+        return ((z >= self.low - slack) & (z <= self.high + slack)).all(-1)
 
     def project(self, z: Tensor) -> Tensor:
         """Clamped to the bounds."""
@@ -95,7 +96,7 @@ class Box(Space):
     def uniform(self, n: int, *, generator: torch.Generator, dtype: torch.dtype = torch.float32) -> Tensor:
         """Each coordinate for itself."""
         u = torch.rand(n, self.dim, generator=generator, device=generator.device, dtype=dtype)
-        return self.low + (self.high - self.low) * u
+        return (self.low + (self.high - self.low) * u).clamp_max(self.high)
 
 
 @dataclass(frozen=True)
@@ -189,7 +190,7 @@ SPACES: dict[str, Callable[..., Space]] = {"sphere": sphere, "box": box, "unboun
 
 
 def _whole(dim: float) -> int:
-    if not (dim >= 1 and dim == int(dim)):
+    if not (dim >= 1 and math.isfinite(dim) and dim == int(dim)):
         raise Impossible(f"a space of {dim:g} dimensions: give a whole number from 1 on")
     return int(dim)
 

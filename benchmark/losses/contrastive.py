@@ -23,6 +23,8 @@ from ident.render.errors import Impossible
 
 BLOCK = 2**18
 """Elements of a block of (anchors, points), so that several stay in a core's cache."""
+BLOCK_ON_GPU = 2**26
+"""The same where memory is what limits it, and each block costs a hundred launches."""
 
 COLDEST = 1e-6
 """The lowest temperature: by less, similarities are infinite in float32."""
@@ -54,7 +56,7 @@ class _LogPartition(torch.autograd.Function):
         wanted = any(ctx.needs_input_grad)
         total = anchor.new_zeros(())
         grad_anchor, grad_points, grad_more = map(torch.zeros_like, (anchor, points, more))
-        rows = max(1, BLOCK // max(1, len(points)))
+        rows = max(1, (BLOCK_ON_GPU if points.is_cuda else BLOCK) // max(1, len(points)))
         for start in range(0, len(anchor), rows):
             block = slice(start, start + rows)
             s = similarity.all(anchor[block], points)

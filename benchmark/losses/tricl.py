@@ -15,8 +15,10 @@ from ident.render.errors import Impossible
 
 def decorrelation(z: Tensor) -> Tensor:
     """The mean square of what Z'Z / n has otherwise than the identity, of points (n, d)."""
-    correlation = z.T @ z / len(z)
-    return (correlation - torch.eye(z.shape[1], device=z.device, dtype=z.dtype)).square().mean()
+    with torch.autocast(z.device.type, enabled=False):
+        z = full(z)
+        correlation = z.T @ z / len(z)
+        return (correlation - torch.eye(z.shape[1], device=z.device, dtype=z.dtype)).square().mean()
 
 
 class TriCL(nn.Module):
@@ -64,7 +66,7 @@ class TriCL(nn.Module):
         loss = info_nce(
             scales * anchor, positive, negatives, similarity=Dot(), temperature=self.temperature, names=names, **more
         )
-        return loss + self.weight * decorrelation(full(torch.cat([anchor, positive])))
+        return loss + self.weight * decorrelation(torch.cat([anchor, positive]))
 
     def critic(self, a: Tensor, b: Tensor) -> Tensor:
         """The similarities (m, n) over the temperature of all points (m, dim) with all points (n, dim)."""

@@ -16,8 +16,11 @@ CHANNELS = (1, 3)
 KERNEL, STRIDE, PADDING = 4, 2, 1
 
 
-def conv(dim: int, channels: int = 1) -> nn.Sequential:
+def conv(dim: int, shape: tuple[int, ...] = (1, SIDE, SIDE)) -> nn.Sequential:
     """From images (n, channels, 64, 64) to (n, dim) (Klindt et al., 2021)."""
+    channels, *sides = shape
+    if sides != [SIDE, SIDE]:
+        raise Impossible(f"encoder conv: takes images of {SIDE} x {SIDE}, these have {' x '.join(map(str, sides))}")
     layers = list[nn.Module]()
     for before, after in pairwise((channels, *WIDTHS)):
         layers += [nn.Conv2d(before, after, KERNEL, STRIDE, PADDING), nn.ReLU()]

@@ -1,18 +1,26 @@
-"""Fully connected networks of small images: three layers from pixels to latents, and three back."""
+"""Fully connected networks: of mixed latents, and of small images, from pixels to latents and back."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from itertools import pairwise
 
 from torch import nn
 
 from ident.render.errors import Impossible
 
+HIDDEN = (10, 50, 50, 50, 50, 10)
+"""How many times as wide as the latents the hidden layers are (Zimmermann et al., 2021, A.3)."""
 WIDTH = 512
+"""Of the hidden layers that see or give images."""
 LARGEST = 64 * 64 * 3
 """Numbers of an image: the weights of a layer are as many times WIDTH."""
-SLOPE = 0.01
+
+
+def mlp(dim: int) -> nn.Sequential:
+    """From observations (n, dim) to (n, dim)."""
+    return nn.Sequential(*layers(dim, *(times * dim for times in HIDDEN), dim))
 
 
 def dense(dim: int, shape: tuple[int, ...]) -> nn.Sequential:
@@ -35,9 +43,9 @@ def size_of(shape: tuple[int, ...], what: str) -> int:
     return size
 
 
-def layers(*widths: int) -> list[nn.Module]:
-    """Linear layers between these widths, and a leaky ReLU between each two of them."""
+def layers(*widths: int, activation: Callable[[], nn.Module] = nn.LeakyReLU) -> list[nn.Module]:
+    """Linear layers between these widths, and an activation between each two of them."""
     modules = list[nn.Module]()
     for before, after in pairwise(widths):
-        modules += [nn.Linear(before, after), nn.LeakyReLU(SLOPE)]
+        modules += [nn.Linear(before, after), activation()]
     return modules[:-1]

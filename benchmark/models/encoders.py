@@ -4,28 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
 
-from ident.benchmark.models.pooled import residual
+from ident.benchmark.models.dense import layers
 from ident.benchmark.registry import ENCODERS, takes
 from ident.render.errors import Impossible
-
-HIDDEN = (10, 50, 50, 50, 50, 10)  # times the latents (Zimmermann et al., 2021, A.3)
-SLOPE = 0.01
-NARROW = 32
-"""Channels of the narrow ResNet's first stage; the usual one has 64."""
-
-
-def mlp(dim: int, hidden: Sequence[int] = HIDDEN, slope: float = SLOPE) -> nn.Sequential:
-    """From observations (n, dim) to (n, dim); the hidden layers are so many times as wide."""
-    widths = [dim, *(times * dim for times in hidden), dim]
-    layers = list[nn.Module]()
-    for before, after in pairwise(widths):
-        layers += [nn.Linear(before, after), nn.LeakyReLU(slope)]
-    return nn.Sequential(*layers[:-1])
 
 
 class ToSphere(nn.Module):
@@ -119,46 +104,6 @@ OUTPUTS: dict[str, Callable[[int, float], nn.Module]] = {
 """By the name of the model's space, of so many latents; the side is that of a box at the start."""
 
 
-def resnet(name: str, dim: int) -> nn.Sequential:
-    """A ResNet of torchvision and a hidden layer, from images (n, 3, H, W) to (n, dim) (Zimmermann et al., A.3)."""
-    from torchvision import models  # here: it takes a second, and mixed latents need none
-
-    hidden = 10 * dim
-    return nn.Sequential(models.get_model(name, num_classes=hidden), nn.LeakyReLU(SLOPE), nn.Linear(hidden, dim))
-
-
-def resnet18_narrow(dim: int, channels: int = 3) -> nn.Sequential:
-    """A ResNet18 of half the channels without pooling behind its stem, and the same hidden layer.
-
-    Stages see twice as many pixels a side for half the work: small images show what is turned how.
-    """
-    stem, hidden = nn.Conv2d(channels, NARROW, 7, stride=2, padding=3, bias=False), 10 * dim
-    return nn.Sequential(residual(stem), nn.Linear(8 * NARROW, hidden), nn.LeakyReLU(SLOPE), nn.Linear(hidden, dim))
-
-
-def resnet18(dim: int) -> nn.Sequential:
-    """A ResNet18."""
-    return resnet("resnet18", dim)
-
-
-def resnet50(dim: int) -> nn.Sequential:
-    """A ResNet50."""
-    return resnet("resnet50", dim)
-
-
-def resnet101(dim: int) -> nn.Sequential:
-    """A ResNet101."""
-    return resnet("resnet101", dim)
-
-
-def perceptron(widths: Sequence[int]) -> nn.Sequential:
-    """From features (n, widths[0]) to (n, widths[-1]), with a ReLU between each two linear layers."""
-    layers = list[nn.Module]()
-    for before, after in pairwise(widths):
-        layers += [nn.Linear(before, after), nn.ReLU()]
-    return nn.Sequential(*layers[:-1])
-
-
 def encoder(
     dim: int,
     space: str,
@@ -183,8 +128,8 @@ def encoder(
             raise Impossible(
                 f"projector: the objective takes {outputs} outputs for each latent; leave the projector out"
             )
-        layers = entry(projector[0], **of_images), perceptron(projector)
-        return nn.Sequential(*layers, OUTPUTS[space](projector[-1], side))
+        behind = nn.Sequential(*layers(*projector, activation=nn.ReLU))
+        return nn.Sequential(entry(projector[0], **of_images), behind, OUTPUTS[space](projector[-1], side))
     return nn.Sequential(entry(outputs * dim, **of_images), OUTPUTS[space](dim, side))
 
 

@@ -33,16 +33,22 @@ class Contrastive(Objective):
     it to the letter: then it is the anchor that is told from draws of the marginal.
     """
 
+    takes_hard: ClassVar[bool] = True
+
     def __init__(self, modules: Sequence[nn.Module], itself: bool = False, against: str = "anchor") -> None:
         super().__init__()
         if against not in AGAINST:
             raise unknown("against", against, AGAINST)
         if itself and against == "positive":
             raise Impossible("itself: is of negatives that are compared with the anchor; leave it out, or against")
+        if not modules:
+            raise Impossible("ensemble: has a Lambda for each conditional; give pairs with some, like drawn(vmf(10))")
         self.losses, self.itself, self.against = nn.ModuleList(modules), bool(itself), against
 
     def forward(self, encode: Encode, batch: Batch) -> Tensor:
         """The loss of all comparisons of the representations of all processes."""
+        if not batch.comparisons:
+            raise Impossible("a contrastive objective compares pairs; give a row that has such, like drawn(vmf(10))")
         points = distributed.gather(encode(batch.observations))
         return torch.stack([one.weight * self.of(points, one) for one in batch.comparisons]).sum()
 
@@ -50,6 +56,8 @@ class Contrastive(Objective):
         """The loss of a comparison of representations (n, k)."""
         if self.against == "positive" and not is_plain(comparison):
             raise Impossible("against=positive: takes anchors and a positive for each, in one direction")
+        if not self.takes_hard and not isinstance(comparison, PairsAmong) and comparison.hard is not None:
+            raise Impossible(f"{type(self).__name__.lower()}: has no hard negatives; give pairs without, or infonce")
         if isinstance(comparison, PairsAmong):
             among: Any = self.losses[0]
             loss: Tensor = among.among(points[comparison.points], comparison.pairs, itself=self.itself)
@@ -101,17 +109,21 @@ class InfoNCE(Contrastive):
 class Decoupled(InfoNCE):
     """InfoNCE without the positive in the denominator."""
 
+    takes_hard = False
     function = staticmethod(losses.decoupled)
 
 
 class AlignUniform(InfoNCE):
     """Alignment and uniformity, half each."""
 
+    takes_hard = False
     function = staticmethod(losses.align_uniform)
 
 
 class AU(Contrastive):
     """L_AU(alpha, p): alpha times uniformity, and alignment by the rest, of the p-th powers of distances."""
+
+    takes_hard = False
 
     def __init__(self, alpha: float, p: float = 1.0, *, itself: bool = False) -> None:
         losses.check_alpha(alpha)

@@ -14,7 +14,8 @@ class Supervised(Objective):
 
     def forward(self, encode: Encode, batch: Batch) -> Tensor:
         """The loss of observations with their factors."""
-        assert batch.factors is not None
+        if batch.factors is None:
+            raise Impossible("objective supervised: is told factors; give a row whose pairs are labelled")
         return nn.functional.mse_loss(encode(batch.observations), batch.factors)
 
 

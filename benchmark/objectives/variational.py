@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from itertools import pairwise
+from functools import partial
 from typing import ClassVar
 
 import torch
@@ -13,6 +13,7 @@ from torch.func import functional_call
 from ident.benchmark.latents.notation import is_code
 from ident.benchmark.losses import variational as losses
 from ident.benchmark.models import decoders
+from ident.benchmark.models.dense import layers
 from ident.benchmark.objectives.objective import Encode, Objective
 from ident.benchmark.pairs.batch import Batch, PositivePairs
 from ident.benchmark.training import distributed
@@ -163,11 +164,8 @@ class Discriminator(nn.Module):
 
     def __init__(self, dim: int) -> None:
         super().__init__()
-        widths = [dim, *[self.WIDTH] * (self.LAYERS - 1)]
-        layers = list[nn.Module]()
-        for before, after in pairwise(widths):
-            layers += [nn.Linear(before, after), nn.LeakyReLU(self.SLOPE)]
-        self.layers = nn.Sequential(*layers, nn.Linear(widths[-1], 1))
+        widths = dim, *[self.WIDTH] * (self.LAYERS - 1), 1
+        self.layers = nn.Sequential(*layers(*widths, activation=partial(nn.LeakyReLU, self.SLOPE)))
 
     def forward(self, latents: Tensor) -> Tensor:
         """The log of how much likelier latents (n, k) are jointly than by their marginals."""

@@ -53,6 +53,7 @@ class Batch:
     comparisons: tuple[Comparison, ...] = ()
     factors: Tensor | None = None
     number: int = 0
+    """Of which batch it is, for what is drawn on the way: a training sets it."""
     images: Tensor | None = None
     """The numbers of the images that the first observations of all processes show, if a bank keeps them."""
 
@@ -84,6 +85,9 @@ class Pairs(ABC):
     @abstractmethod
     def batch(self, number: int, size: int) -> Batch:
         """Batch `number` of `size` anchors: the same whenever it is drawn."""
+
+    def ready(self) -> None:  # noqa: B027 (most have nothing to do)
+        """Make what takes a while, before threads draw batches."""
 
     def prepare(self, batch: Batch) -> Batch:
         """The batch on its device with all that was not done to it before."""

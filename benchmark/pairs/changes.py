@@ -47,10 +47,10 @@ class Recorded(Protocol):
         """Images (n, C, H, W), and those of up to `most` frames later."""
 
 
-def batch_of(images: Tensor, number: int, size: int) -> Batch:
+def batch_of(images: Tensor, size: int) -> Batch:
     """A batch of anchors and positives (2 * size, C, H, W), of which this process has its share."""
     own = images[distributed.share(2 * size)]
-    return Batch(own, (PositivePairs(slice(size), slice(size, 2 * size)),), number=number)
+    return Batch(own, (PositivePairs(slice(size), slice(size, 2 * size)),))
 
 
 class Changes(Pairs):
@@ -72,7 +72,7 @@ class Changes(Pairs):
         rng = self.source.rng(Stream.BATCHES, number)
         anchors = self.source.draw(size, rng)
         classes = np.concatenate([anchors, self.changed(anchors, rng)])
-        return batch_of(self.source.images(classes), number, size)
+        return batch_of(self.source.images(classes), size)
 
 
 class UniformChange(Changes):
@@ -136,7 +136,7 @@ class Temporal(Pairs):
     def batch(self, number: int, size: int) -> Batch:
         """Batch `number` of `size` anchors and their positives."""
         pairs = self.source.transition(size, self.most, self.source.rng(Stream.BATCHES, number))
-        return batch_of(torch.cat(pairs), number, size)
+        return batch_of(torch.cat(pairs), size)
 
 
 class Tracks(Temporal):

@@ -57,6 +57,7 @@ class Drawn(Pairs):
         fade: tuple[float, float] = (0.5, 0.95),
         dim: int = 0,
     ) -> None:
+        check_drawn(source, "drawn")
         if not conditionals:
             raise Impossible("drawn: give a conditional, like drawn(laplace(0.05))")
         if bool(hard) != (type(hard_count) is int and hard_count > 0):
@@ -67,6 +68,8 @@ class Drawn(Pairs):
             raise Impossible(f"hard_from {hard_from!r}: give a share of the training, from 0 to below 1")
         if both and hard:
             raise Impossible("both: has no hard negatives of positives; leave out hard, or both")
+        if type(steps) is not int or steps < 1:
+            raise Impossible(f"drawn: steps {steps!r}; give a whole number from 1 on, or leave them out")
         self.source, self.steps, self.hard_count = source, steps, hard_count
         self.hard_from, self.only_hard, self.both = hard_from, bool(only_hard), bool(both)
         self.conditionals = [distributions.parse(text, scale) for text in conditionals]
@@ -157,10 +160,19 @@ class Drawn(Pairs):
         return latents
 
 
+def check_drawn(source: object, name: str) -> None:
+    """Refuse a source whose latents are not drawn."""
+    if not isinstance(source, Latents):
+        raise Impossible(f"{name}: draws latents; give a row whose source does so, like mixed(sphere, uniform)")
+
+
 class Among(Pairs):
-    """All pairs of a batch that rejection sampling by the conditional accepts."""
+    """All pairs of a batch that rejection sampling by the conditional accepts, of a uniform marginal."""
 
     def __init__(self, source: Latents, conditional: str, *, scale: float = SCALE) -> None:
+        check_drawn(source, "among")
+        if not isinstance(source.marginal, Uniform):
+            raise Impossible("among: accepts pairs as the conditional has them of a uniform marginal alone; take drawn")
         self.source, self.conditional = source, distributions.parse(conditional, scale)
 
     def batch(self, number: int, size: int) -> Batch:

@@ -151,8 +151,9 @@ def recall(nearest: Nearest, true: Nearest) -> float:
 def exact_index(latents: Float32s) -> Any:
     """An index that compares with all latents, on GPUs where FAISS sees any."""
     index: Any = faiss.IndexFlatL2(latents.shape[1])
-    if faiss.get_num_gpus() > 0:
-        index = faiss.index_cpu_to_all_gpus(index)
+    if faiss.get_num_gpus() > 0:  # of processes that torchrun has started each has one
+        own = os.environ.get("LOCAL_RANK")
+        index = faiss.index_cpu_to_gpus_list(index, gpus=None if own is None else [int(own)])
     index.add(latents)
     return index
 

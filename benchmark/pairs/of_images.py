@@ -75,6 +75,8 @@ class Around(OfImages):
     positives: str = "auto"
 
     def __post_init__(self) -> None:
+        if not isinstance(self.source, Images):
+            raise Impossible("around: finds positives among stored images; give a row whose source is dataset")
         super().__post_init__()
         if self.positives not in POSITIVES:
             raise unknown("positives", self.positives, POSITIVES)
@@ -90,6 +92,10 @@ class Around(OfImages):
         sampler = open_sampler(data, written, space="box", seed=seed, pairs=how, say=lambda _: None)
         sampler.tune(RECALL, say=lambda _: None)
         return sampler
+
+    def ready(self) -> None:
+        """Build the index."""
+        _ = self.sampler
 
     def batch(self, number: int, size: int, anchors: Tensor | None = None) -> Batch:
         """Batch `number`: images of anchors, then of their positives; of anchors that are drawn, or of these."""
@@ -109,6 +115,12 @@ class Around(OfImages):
         return Batch(as_tensor(images), self.comparisons(size, grouped=anchors is not None), images=kept)
 
 
+def check_images(source: object, name: str) -> None:
+    """Refuse a source without images that are there to be augmented."""
+    if not isinstance(source, Images | Pictures | Decoded):
+        raise Impossible(f"{name}: augments stored images; give a row whose source is dataset, cifar10 or image-folder")
+
+
 @dataclass(eq=False)
 class Augmented(OfImages):
     """Two augmentations of one image, by a recipe, are a positive pair."""
@@ -117,6 +129,7 @@ class Augmented(OfImages):
     augmentations: Augmentations = field(init=False)
 
     def __post_init__(self) -> None:
+        check_images(self.source, "augmented")
         super().__post_init__()
         self.augmentations = recipe_of(self.recipe)
 
@@ -132,7 +145,7 @@ class Augmented(OfImages):
             else (source.images(indices).repeat(2, 1, 1, 1))
         )
         kept = torch.from_numpy(indices).repeat(2) if self.bank is not None else None
-        return Batch(images, self.comparisons(size, grouped=anchors is not None), number=number, images=kept)
+        return Batch(images, self.comparisons(size, grouped=anchors is not None), images=kept)
 
     def prepare(self, batch: Batch) -> Batch:
         """The batch on its device with its images augmented, by draws that belong to it and to this process."""
@@ -142,16 +155,22 @@ class Augmented(OfImages):
         return replace(batch, observations=255 * self.augmentations.draw(images.float() / 255, generator=generator))
 
 
-class AugmentedOrNot(Augmented):
+@dataclass(eq=False)
+class AugmentedOrNot(Pairs):
     """Images of which a random half are augmented, by all that `augmentation(all)` is of, and whether each is."""
 
-    def batch(self, number: int, size: int, anchors: Tensor | None = None) -> Batch:  # noqa: ARG002
+    source: Pictures | Decoded
+
+    def __post_init__(self) -> None:
+        check_images(self.source, "augmented-or-not")
+
+    def batch(self, number: int, size: int) -> Batch:
         """Batch `number`, of images that are not augmented yet."""
         source = self.source.pictures
         indices = source.drawn(number, source.checked(size))[distributed.share(size)]
         generator = generator_of(self.source.seed, Stream.GROUPS, number, distributed.rank())
         augmented = torch.randint(2, (len(indices), 1), generator=generator).float()
-        return Batch(source.images(indices), factors=augmented, number=number)
+        return Batch(source.images(indices), factors=augmented)
 
     def prepare(self, batch: Batch) -> Batch:
         """The batch on its device with some of its images augmented, by draws that belong to it and to this process."""

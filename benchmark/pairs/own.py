@@ -34,7 +34,9 @@ class OwnPairs(Pairs):
         except (TypeError, ValueError) as error:
             raise Failed(f"{self.name}: gave {type(chosen).__name__}; give anchors and positives by index") from error
         for indices in (anchors, positives):
-            if indices.shape != (size,) or indices.dtype.kind not in "iu" or not (indices < len(self.source)).all():
+            if indices.shape != (size,) or indices.dtype.kind not in "iu":
                 raise Failed(f"{self.name}: gave {indices.dtype} {indices.shape}, of {len(self.source)} images {size}")
+            if wrong := indices[(indices < 0) | (indices >= len(self.source))].tolist():
+                raise Failed(f"{self.name}: gave image {wrong[0]}; there are 0 to {len(self.source) - 1}")
         indices = np.concatenate([anchors, positives]).astype(np.int64)[distributed.share(2 * size)]
         return Batch(self.source.images(indices), (PositivePairs(slice(size), slice(size, 2 * size)),))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import re
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -35,13 +36,13 @@ MARK = '<meta name="generator" content="ident report">'
 """By which a page is known as one that may be overwritten."""
 DPI = 100
 TITLES = {
-    "c": "Score and loss",
-    "f": "As the paper's figure",
-    "l": "Lambda as it is learned; dashed: the truth",
-    "s": "Steps to a score",
-    "g": "Scores of groups of latents, and the loss beside that of the truth, while it is learned",
+    "curves": "Score and loss",
+    "figure": "As the paper's figure",
+    "lambda": "Lambda as it is learned; dashed: the truth",
+    "steps": "Steps to a score",
+    "groups": "Scores of groups of latents, and the loss beside that of the truth, while it is learned",
 }
-"""Titles of plots of all rows, by the first letter of their names: curves, figure-*, lambda-*, steps-*, groups-*."""
+"""Titles of plots of all rows, by the first word of their names."""
 ALWAYS = ("row", "seed", "seconds")
 """What the table of runs shows even if it is the same in all."""
 
@@ -164,7 +165,7 @@ class Maker:
     def plots(self, suite: Suite, lines: Sequence[Line], prefix: str) -> list[Picture]:
         """The plots of all rows."""
         every = plots.figures(suite, lines).items()
-        return [self.plot(f"{prefix}-{name}", figure, TITLES[name[0]]) for name, figure in every]
+        return [self.plot(f"{prefix}-{name}", figure, TITLES[re.split("[-.]", name)[0]]) for name, figure in every]
 
     def line(self, suite: Suite, line: Line, prefix: str) -> list[Picture]:
         """The pictures of a row: of the kind that it is there for, the images and dots of its first seed."""

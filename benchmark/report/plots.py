@@ -105,11 +105,12 @@ def papers_figure(suite: Suite, name: str, lines: Sequence[Line]) -> Figure:
         drawn = {name: [groups(suite, line).get(name) for line in on_it] for name in on_it[0].row.groups} or {
             "": [score.ours if (score := cell(suite, line, "unsupervised", metric)) else None for line in on_it]
         }
-        for (group, scores), dash in zip(drawn.items(), ("-", "--", ":"), strict=False):
+        for place, (group, scores) in enumerate(drawn.items()):
             points = [(line.row.x, score) for line, score in zip(on_it, scores, strict=True) if score is not None]
             label = plain(f"{curve}, {group}" if group else curve)
             if points:
-                axes.plot(*zip(*points, strict=True), dash, marker="o", ms=4, color=f"C{number}", label=label)
+                look = {"color": f"C{number}", "ls": dash(place), "marker": "o", "ms": 4}
+                axes.plot(*zip(*points, strict=True), **look, label=label)
         dense = {theory.concentration(text) for line in on_it for text in line.row.conditionals}
         if any(line.row.marginal != "uniform" for line in on_it):
             for concentration in filter(None, dense):

@@ -18,15 +18,14 @@ class Mixing(nn.Module):
 
     matrices: Tensor
 
-    def __init__(self, matrices: Tensor, slope: float = SLOPE) -> None:
+    def __init__(self, matrices: Tensor) -> None:
         super().__init__()
         self.register_buffer("matrices", matrices)
-        self.slope = slope
 
     def forward(self, z: Tensor) -> Tensor:
         """Observations (n, dim) of latents (n, dim)."""
         for number, matrix in enumerate(self.matrices):
-            z = nn.functional.leaky_relu(z, self.slope) if number else z
+            z = nn.functional.leaky_relu(z, SLOPE) if number else z
             z = z @ matrix.T
         return z
 
@@ -34,13 +33,13 @@ class Mixing(nn.Module):
         """Latents (n, dim) of observations (n, dim)."""
         for number, matrix in reversed(list(enumerate(self.matrices))):
             x = torch.linalg.solve(matrix, x.T).T
-            x = nn.functional.leaky_relu(x, 1 / self.slope) if number else x
+            x = nn.functional.leaky_relu(x, 1 / SLOPE) if number else x
         return x
 
 
-def mixing(dim: int, *, seed: int, layers: int = LAYERS, slope: float = SLOPE, pool: int = POOL) -> Mixing:
+def mixing(dim: int, *, seed: int, pool: int = POOL) -> Mixing:
     """A mixing of its own for each seed."""
-    return Mixing(torch.from_numpy(well_conditioned(dim, seed, layers, pool)), slope)
+    return Mixing(torch.from_numpy(well_conditioned(dim, seed, LAYERS, pool)))
 
 
 @cache

@@ -120,13 +120,15 @@ def prepare(
 ) -> Bench:
     """The bench of these runs on the datasets, or the files of others', at these places, if all of it can be."""
     if where.gpus:
-        runner.check_gpus(where.gpus, suite, runs)
+        runner.check_gpus(where.gpus)
+    if where.gpus or distributed.started() > 1:
+        runner.check_shared(where.gpus or distributed.started(), suite, runs)
     device = runner.device_of(where.device, where.address)
     data = datasets.find(places) if places else {}
     runs = [replace(run, data=data) for run in runs]
     check(runs)
     if "train" in data and distributed.rank() == 0:
-        if long := takes(tier, runs, where.gpus or int(device != "cpu")):
+        if long := hours_of(tier, runs, where.gpus or int(device != "cpu")):
             warn(long)
         if larger := datasets.larger(data["train"], tier):
             warn(larger)
@@ -135,7 +137,7 @@ def prepare(
     return Bench(suite, tier, runs, where, out, data)
 
 
-def takes(tier: Tier, runs: Sequence[Run], gpus: int) -> str:
+def hours_of(tier: Tier, runs: Sequence[Run], gpus: int) -> str:
     """What these runs will take on so many GPUs, by what one took its authors; nothing of a tier that is not theirs."""
     trained = [run for run in runs if run.kind not in UNTRAINED]
     if not tier.gpu_hours or not trained:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
+from ident.benchmark.latents import notation
 from ident.benchmark.metrics.metric import CLASSIFIED
 from ident.benchmark.registry import OBJECTIVES, PAIRS, SOURCES, Slot, Traits, read_slot, traits_of, written
 from ident.benchmark.suites.toml import frozen
@@ -23,6 +24,12 @@ USUAL = ("identity", "supervised", "unsupervised")
 SLOTS = {"source": SOURCES, "pairs": PAIRS, "objective": OBJECTIVES}
 DIM = 10
 """Dimensions of a space that gives none, as in the papers' tables."""
+DIMENSIONS: Mapping[str, Callable[..., float]] = {
+    "sphere": lambda dim, radius=1.0: dim,  # noqa: ARG005
+    "box": lambda dim, low=-1.0, high=1.0: dim,  # noqa: ARG005
+    "unbounded": lambda dim: dim,
+}
+"""Of the spaces that latents have, what they are written with."""
 SPACES = ("sphere", "learned-sphere", "box", "unbounded")
 """That an encoder's output may be brought to."""
 ID = re.compile(r"[a-z0-9][a-z0-9.-]{0,63}")
@@ -195,7 +202,8 @@ class Row:
     @property
     def conditionals(self) -> tuple[str, ...]:
         """How positives lie around their anchors: an ensemble has several."""
-        texts = (value for value in self.pairs.arguments if isinstance(value, str))
+        named = dict(self.pairs.keywords).get("conditional")
+        texts = (value for value in (*self.pairs.arguments, named) if isinstance(value, str))
         return () if plugins.is_one(self.pairs.name) or self.pairs.name == "augmented" else tuple(texts)
 
     @property
@@ -208,8 +216,10 @@ class Row:
         """How many latents there are, where that does not depend on a dataset."""
         if not self.traits.latents:
             return None
-        sizes = (re.match(r"\s*\w+\((\d+)", factor) for factor in self.latent_space.split("*"))
-        return sum(int(size[1]) if size else DIM for size in sizes)
+        dim = sum(notation.parse(self.latent_space, DIMENSIONS, "space", {"dim": DIM}))
+        if not (math.isfinite(dim) and dim == int(dim) >= 1):
+            raise Impossible(f"a space of {dim:g} dimensions: give a whole number from 1 on")
+        return int(dim)
 
     def slot(self, kind: str) -> Slot:
         """The objective of a kind of score."""

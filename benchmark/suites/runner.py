@@ -169,19 +169,24 @@ def steps_of(run: Run) -> int:
     return run.training.steps if run.kind not in UNTRAINED else 1
 
 
-def check_gpus(gpus: int, suite: Suite, runs: Sequence[Run]) -> None:
-    """Refuse to share batches among more GPUs than there are, or that do not divide, or that are not of images."""
+def check_gpus(gpus: int) -> None:
+    """Refuse more GPUs than there are."""
     there = torch.cuda.device_count()
     if gpus > there:
         raise Impossible(f"gpus {gpus}: PyTorch sees {there} here; give fewer, or none for the CPU")
+
+
+def check_shared(processes: int, suite: Suite, runs: Sequence[Run]) -> None:
+    """Refuse to share batches among processes, a GPU each, that do not divide, or that are not of images."""
     if not suite.stored and not suite.pictures:
         raise Impossible(
-            f"gpus {gpus}: share batches of a dataset's images, {suite.name} has none; give --parallel, a GPU for a run"
+            f"gpus {processes}: share batches of a dataset's images, {suite.name} has none; give --parallel, a GPU for "
+            "a run"
         )
     sizes = {run.training.batch_size for run in runs if run.kind not in UNTRAINED}
-    uneven = sorted(size for size in sizes if size % gpus)
+    uneven = sorted(size for size in sizes if size % processes)
     if uneven:
-        raise Impossible(f"gpus {gpus}: does not divide batch_size {uneven[0]}; give another number")
+        raise Impossible(f"gpus {processes}: does not divide batch_size {uneven[0]}; give another number")
 
 
 TORCHRUN = "import ident.benchmark; from torch.distributed.run import main; main()"

@@ -20,13 +20,14 @@ from ident.benchmark import metrics
 from ident.benchmark.metrics import Score, classifier
 from ident.benchmark.models import encoders
 from ident.benchmark.objectives.contrastive import OwnLoss
-from ident.benchmark.objectives.objective import Objective
+from ident.benchmark.objectives.objective import Encode, Objective
 from ident.benchmark.pairs.augmentations import views
 from ident.benchmark.pairs.bank import Bank
 from ident.benchmark.pairs.batch import Batch, Pairs
 from ident.benchmark.pairs.own import OwnPairs
 from ident.benchmark.registry import AUGMENTATIONS, OBJECTIVES, PAIRS, SOURCES
 from ident.benchmark.sources.dataset import Images
+from ident.benchmark.sources.decoded import Decoded
 from ident.benchmark.sources.mixed import Latents
 from ident.benchmark.sources.pictures import Pictures
 from ident.benchmark.sources.source import Source
@@ -43,6 +44,8 @@ from ident.render.errors import Impossible
 from ident.render.threads import in_order
 from ident.render.worlds.factors import Category, Kind
 
+FEW = 256
+"""Anchors of a batch that only shows whether an objective takes such pairs."""
 LEAST = 20
 """Batches that the loss of the truth is the mean of."""
 
@@ -97,7 +100,10 @@ def objective_of(run: Run, source: Source) -> Objective:
 
 
 def check(runs: Sequence[Run]) -> None:
-    """Refuse, before anything is trained, what cannot be: each source, its pairs and objective are made once."""
+    """Refuse, before anything is trained, what cannot be: each source, its pairs and objective are made once.
+
+    Where pairs are drawn in no time the objective has a batch of the last ones, of outputs that mean nothing.
+    """
     checked = set[str]()
     for run in runs:
         setting = json.dumps(run.row.setting(run.kind))
@@ -105,8 +111,16 @@ def check(runs: Sequence[Run]) -> None:
             continue
         checked.add(setting)
         source = source_of(run, torch.device("cpu"))
-        pairs_of(run, source)
-        objective_of(run, source)
+        pairs, objective = pairs_of(run, source), objective_of(run, source)
+        ours = run.pairs.name in PAIRS.entries and run.row.slot(run.kind).name in OBJECTIVES.entries
+        if ours and not isinstance(source, Images | Pictures | Decoded):
+            last = pairs.batch(run.training.steps - 1, min(FEW, run.training.batch_size))
+            objective(at_random(objective.outputs * latents_of(run, source)), last)
+
+
+def at_random(width: int) -> Encode:
+    """An encoder whose outputs (n, width) have nothing to do with what it sees."""
+    return lambda observations: torch.randn(len(observations), width, generator=torch.Generator().manual_seed(0))
 
 
 def fitted(encoder: nn.Sequential, source: Source, *, whiten: bool, kind: str) -> nn.Sequential:
@@ -115,7 +129,7 @@ def fitted(encoder: nn.Sequential, source: Source, *, whiten: bool, kind: str) -
         return nn.Sequential(nn.Flatten())
     if source.moments is not None:
         return encoders.for_images(encoder, source.moments)
-    if not source.encoded or kind in UNTRAINED:
+    if not source.encoded or kind == "identity":
         return nn.Sequential()
     return encoders.whitened(encoder, source.measured()) if whiten else encoder
 
@@ -152,6 +166,7 @@ class RowTask:
 
     def batches(self, first: int) -> Iterator[Batch]:
         """Batches from number `first` on. Of images several are decoded ahead by threads, while the encoder works."""
+        self.pairs.ready()
         choices: Iterator[tuple[int, Tensor | None]] = ((number, None) for number in count(first))
         if isinstance(self.memory, Bank):
             choices = self.memory.choices(first)
@@ -164,7 +179,7 @@ class RowTask:
     def batch(self, number: int, anchors: Tensor | None = None) -> Batch:
         """The share that this process has of batch `number`, of these anchors if some were chosen."""
         chosen = {} if anchors is None else {"anchors": anchors}
-        return self.pairs.batch(number, self.run.training.batch_size, **chosen)
+        return replace(self.pairs.batch(number, self.run.training.batch_size, **chosen), number=number)
 
     def loss(self, batch: Batch) -> Tensor:
         """The loss of the objective on a batch."""

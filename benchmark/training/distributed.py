@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from typing import Any
 
 import torch
@@ -14,6 +15,9 @@ from torch.distributed.nn.functional import all_reduce
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from ident.render.errors import Failed, Impossible
+
+PATIENCE = timedelta(days=1)
+"""How long processes wait for each other: the first one takes scores alone, and those of many images take long."""
 
 
 class _Gather(torch.autograd.Function):
@@ -64,6 +68,11 @@ def launched() -> bool:
     return "TORCHELASTIC_RUN_ID" in os.environ
 
 
+def started() -> int:
+    """How many processes torchrun has started, this one among them."""
+    return int(os.environ["WORLD_SIZE"]) if launched() else 0
+
+
 def wait() -> None:
     """For all the others to come here."""
     if dist.is_initialized():
@@ -88,7 +97,7 @@ def joined(device: str) -> Iterator[str]:
     if device != "cpu":
         device = f"cuda:{os.environ['LOCAL_RANK']}"
         torch.cuda.set_device(device)
-    dist.init_process_group("gloo" if device == "cpu" else "nccl")
+    dist.init_process_group("gloo" if device == "cpu" else "nccl", timeout=PATIENCE)
     try:
         yield device
         dist.barrier()

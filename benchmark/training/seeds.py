@@ -44,6 +44,9 @@ def generator_of(seed: int, *number: int, device: torch.device | str = "cpu") ->
 @contextmanager
 def seeded(seed: int) -> Iterator[None]:
     """Let modules that draw their first weights globally draw them by a seed; others are not disturbed."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+    before = torch.random.get_rng_state()
+    torch.default_generator.manual_seed(seed)
+    try:
         yield
+    finally:
+        torch.random.set_rng_state(before)

@@ -22,6 +22,7 @@ from PIL import Image
 from torch import Tensor, nn
 
 from ident.benchmark.pairs.batch import Batch, PositivePairs
+from ident.benchmark.pairs.own import OwnPairs
 from ident.benchmark.pairs.positives import DrawnPositives
 from ident.benchmark.report.tables import lines_of
 from ident.benchmark.sources.data import Data
@@ -504,6 +505,17 @@ def test_losses_that_are_none(painted: dict[str, Data], tmp_path: Path, loss: st
         runner.perform(run, tmp_path, "cpu", lambda *_: None)
 
 
+def test_pairs_of_ones_own_are_of_images_that_there_are(painted: dict[str, Data]) -> None:
+    source = task_of(run_of(painted), "cpu").source
+
+    first = np.arange(8)
+    for positives, says in ((first + 41, "gave image 48; there are 0 to 47"), (-first, "gave image -1;")):
+        with pytest.raises(Failed, match=says):
+            OwnPairs(source, "mine", lambda *_, chosen=positives, **__: (first, chosen)).batch(0, 8)
+    batch = OwnPairs(source, "mine", lambda *_, **__: (first, first + 8)).batch(0, 8)
+    assert torch.equal(batch.observations, source.images(np.arange(16)))
+
+
 def test_losses_that_cannot_be_had() -> None:
     every = load_suite("table4").rows
     wrong = {
@@ -552,9 +564,9 @@ def test_what_the_papers_tier_takes_is_said_beforehand(painted: dict[str, Data])
     paper = load_tier("paper", "dataset")
     runs = [run_of(painted, row, paper) for row in ("box-normal", "sphere-normal", "identity")]
     said = "tier paper: 2 trainings of 204,800,000 images each; one took its authors 112 hours of a GeForce RTX 2080 Ti"
-    assert bench.takes(paper, runs, 4) == f"{said}, on 4 of these 28 hours, 56 in all"
-    assert bench.takes(paper, runs, 0) == f"{said}, there is no GPU here"
-    assert bench.takes(LAPTOP, runs, 4) == bench.takes(paper, runs[2:], 4) == ""
+    assert bench.hours_of(paper, runs, 4) == f"{said}, on 4 of these 28 hours, 56 in all"
+    assert bench.hours_of(paper, runs, 0) == f"{said}, there is no GPU here"
+    assert bench.hours_of(LAPTOP, runs, 4) == bench.hours_of(paper, runs[2:], 4) == ""
 
 
 def test_exact_pairs_are_rendered_of_one_conditional(painted: dict[str, Data]) -> None:

@@ -177,7 +177,7 @@ def test_what_the_user_names_is_found_there_by_workers_too(
 
 ENCODER = """
 from pathlib import Path
-from ident.benchmark.models.encoders import mlp as net
+from ident.benchmark.models.dense import mlp as net
 Path("imported").touch()
 """
 

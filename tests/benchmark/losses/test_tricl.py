@@ -68,6 +68,13 @@ def test_decorrelation_is_none_of_white_points() -> None:
     assert float(decorrelation(torch.zeros(5, 2))) == pytest.approx(0.5)
 
 
+def test_decorrelation_is_as_exact_in_a_training_of_half_precision() -> None:
+    z = points(50, 3).float()
+    with torch.autocast("cpu", torch.bfloat16):
+        inside = decorrelation(z)
+    assert torch.equal(inside, decorrelation(z))
+
+
 def test_what_it_is_not_for() -> None:
     batch = Batch(points(4, 1), (PairsAmong(slice(None), torch.tensor([[0, 1]])),))
     with pytest.raises(Impossible, match=r"tricl: takes anchors and a positive for each"):

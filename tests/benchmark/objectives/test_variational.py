@@ -140,7 +140,10 @@ def test_two_optimizers() -> None:
 
 @pytest.mark.parametrize("channels", [1, 3])
 def test_the_decoder_mirrors_the_encoder(channels: int) -> None:
-    encoder, decoder = convolutional.conv(5, channels), convolutional.decoder(5, (channels, 64, 64), "beta-vae")
+    encoder, decoder = (
+        convolutional.conv(5, (channels, 64, 64)),
+        convolutional.decoder(5, (channels, 64, 64), "beta-vae"),
+    )
     images = torch.rand(2, channels, 64, 64)
     assert encoder(images).shape == (2, 5)
     assert decoder(encoder(images)).shape == images.shape

@@ -43,6 +43,13 @@ def sampler(conditional: str = "laplace(0.05)", seed: int = 0) -> NearestSampler
     return NearestSampler(Neighbours(RAW, exact_index(RAW)), Box(10), parse(conditional), seed, WORLD.names)
 
 
+def test_what_rounding_brings_beyond_a_side_lies_in_the_box() -> None:
+    just, clearly = torch.tensor([[1.0000001, -1.0000001]]), torch.tensor([[1.00001, 0.0]])
+    assert Box(2).contains(just)
+    assert not Box(2).contains(clearly)
+    assert not Box(2).contains(torch.tensor([[torch.nan, 0.0]]))
+
+
 def test_a_batch_follows_from_seed_and_number() -> None:
     one, two, other, next_ = (
         sampler().draw(3, 50), sampler().draw(3, 50), sampler(seed=1).draw(3, 50), sampler().draw(4, 50),

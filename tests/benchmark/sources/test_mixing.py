@@ -11,7 +11,7 @@ import torch
 
 from ident.benchmark import metrics
 from ident.benchmark.latents.spaces import Box, Sphere
-from ident.benchmark.models import encoders
+from ident.benchmark.models import dense, encoders
 from ident.benchmark.sources.mixing import mixing, well_conditioned
 
 
@@ -70,7 +70,7 @@ def test_encoders_end_in_their_space() -> None:
 
 
 def test_the_encoder_is_that_of_the_paper() -> None:
-    widths = [layer.out_features for layer in encoders.mlp(10) if isinstance(layer, torch.nn.Linear)]
+    widths = [layer.out_features for layer in dense.mlp(10) if isinstance(layer, torch.nn.Linear)]
     assert widths == [100, 500, 500, 500, 500, 100, 10]
 
 

@@ -24,7 +24,7 @@ from ident.benchmark.suites.results import RESULT
 from ident.benchmark.suites.rows import KINDS
 from ident.benchmark.suites.runs import Run, of_tier, result_of, runs_of
 from ident.benchmark.suites.suite import load_suite, select
-from ident.benchmark.suites.task import RowTask
+from ident.benchmark.suites.task import RowTask, check
 from ident.benchmark.suites.tiers import load_tier
 from ident.benchmark.training.schedule import Training
 from ident.benchmark.training.seeds import Stream
@@ -447,6 +447,58 @@ def test_a_task_of_ray_is_refused_where_another_version_runs(tmp_path: Path, nam
 def test_the_impossible_is_refused(call: Callable[[], Any], says: str) -> None:
     with pytest.raises(Impossible, match=says):
         call()
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"pairs": "augmented"}, "augmented: augments stored images; give a row whose source is dataset"),
+        ({"pairs": "augmented-or-not", "objective": "told"}, "augmented-or-not: augments stored images"),
+        ({"pairs": "around(normal)"}, "around: finds positives among stored images"),
+        ({"source": "dsprites"}, "drawn: draws latents; give a row whose source does so"),
+        ({"source": "dsprites", "pairs": "among(vmf(1))"}, "among: draws latents"),
+        ({"source": "mixed(sphere, normal(1))", "pairs": "among(vmf(1))"}, "among: .* of a uniform marginal alone"),
+        ({"pairs": "labelled"}, "a contrastive objective compares pairs"),
+        ({"objective": "supervised"}, "objective supervised: is told factors"),
+        ({"pairs": "drawn(vmf(1), hard=vmf(3), hard_count=2)", "objective": "decoupled(vmf)"}, "has no hard negatives"),
+        (
+            {"pairs": "drawn(vmf(1), hard=vmf(3), hard_count=2, hard_from=0.5)", "objective": "au(0.5)"},
+            "au: has no hard negatives",
+        ),
+        ({"source": "dsprites", "pairs": "uniform-change", "objective": "ensemble"}, "a Lambda for each conditional"),
+        ({"pairs": "drawn(3)"}, "distribution 3: write it like"),
+        ({"objective": "infonce(3)"}, "3: write it like"),
+        ({"pairs": "drawn(vmf(1), steps=0)"}, "steps 0; give a whole number from 1 on"),
+    ],
+)
+def test_slots_that_do_not_fit_are_refused_before_anything_is_trained(changes: dict[str, str], says: str) -> None:
+    with pytest.raises(Impossible, match=says):
+        check([Run("table1", rows.row_of(row(**changes)), "unsupervised", 0, QUICK)])
+
+
+def test_a_training_numbers_the_batches_of_any_pairs() -> None:
+    """By which a VAE draws its noise: else it were the same in each step."""
+    task = built(source="dsprites", pairs="labelled", objective="beta-vae", space="unbounded")
+    batches = task.batches(3)
+    assert [next(batches).number for _ in range(3)] == [3, 4, 5]
+
+
+def test_an_untrained_encoder_is_one_and_the_identity_is_none() -> None:
+    untrained, identity = (
+        task_of(Run("table1", rows.row_of(row()), kind, 0, QUICK), "cpu") for kind in ("untrained", "identity")
+    )
+    assert len(list(untrained.encoder.parameters())) > 2
+    assert not list(identity.encoder.parameters())
+
+
+def test_a_row_has_the_dimensions_that_its_source_has() -> None:
+    for space, dim in (("box", 10), ("box(1e1)", 10), ("Box( 7 )", 7), ("box(dim=5)", 5), ("box(3) * sphere(8)", 11)):
+        assert rows.row_of(row(source=f"mixed({space}, uniform)")).dim == dim
+        assert mixed.Latents(space, seed=0).dim == dim
+    for space in ("box(inf)", "box(0)", "box(2.5)"):
+        with pytest.raises(Impossible, match="dimensions: give a whole number from 1 on"):
+            _ = rows.row_of(row(source=f"mixed({space}, uniform)")).dim
+    assert rows.row_of(row(source="dataset", pairs="around(conditional=normal)")).conditionals == ("normal",)
 
 
 def row(**changes: str) -> dict[str, str]:

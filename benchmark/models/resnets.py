@@ -1,4 +1,4 @@
-"""ResNets whose output is what their last stage gives, pooled: what a projector or a hidden layer is put behind."""
+"""ResNets: with a hidden layer behind them, as for 3DIdent, or without one, where a projector comes behind."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from torch import nn
 
 from ident.render.errors import Impossible
 
+NARROW = 32
+"""Channels of the narrow ResNet's first stage; the usual one has 64."""
 STAGES, BLOCKS = 4, 2
 """Stages of a ResNet18 and blocks of each: each stage but the first halves the sides and doubles the channels."""
 
@@ -50,10 +52,17 @@ def residual(stem: nn.Conv2d) -> nn.Sequential:
     return network
 
 
-def pooled(name: str, dim: int) -> nn.Module:
+def check_colours(name: str, channels: int) -> None:
+    """Refuse images that torchvision's ResNets do not take."""
+    if channels != 3:
+        raise Impossible(f"encoder {name}: takes images of 3 channels, these have {channels}; give another encoder")
+
+
+def pooled(name: str, dim: int, channels: int) -> nn.Module:
     """A ResNet of torchvision without the layer behind its pooling."""
     from torchvision import models
 
+    check_colours(f"{name}-pooled", channels)
     network: nn.Module = models.get_model(name)
     last: Any = network.fc
     outputs: int = last.in_features
@@ -63,11 +72,44 @@ def pooled(name: str, dim: int) -> nn.Module:
     return network
 
 
-def resnet18_pooled(dim: int) -> nn.Module:
+def resnet18_pooled(dim: int, channels: int = 3) -> nn.Module:
     """A ResNet18 of 512 outputs."""
-    return pooled("resnet18", dim)
+    return pooled("resnet18", dim, channels)
 
 
-def resnet50_pooled(dim: int) -> nn.Module:
+def resnet50_pooled(dim: int, channels: int = 3) -> nn.Module:
     """A ResNet50 of 2048 outputs."""
-    return pooled("resnet50", dim)
+    return pooled("resnet50", dim, channels)
+
+
+def resnet(name: str, dim: int, channels: int) -> nn.Sequential:
+    """A ResNet of torchvision and a hidden layer, from images (n, 3, H, W) to (n, dim) (Zimmermann et al., A.3)."""
+    from torchvision import models  # here: it takes a second, and mixed latents need none
+
+    check_colours(name, channels)
+    hidden = 10 * dim
+    return nn.Sequential(models.get_model(name, num_classes=hidden), nn.LeakyReLU(), nn.Linear(hidden, dim))
+
+
+def resnet18_narrow(dim: int, channels: int = 3) -> nn.Sequential:
+    """A ResNet18 of half the channels without pooling behind its stem, and the same hidden layer.
+
+    Stages see twice as many pixels a side for half the work: small images show what is turned how.
+    """
+    stem, hidden = nn.Conv2d(channels, NARROW, 7, stride=2, padding=3, bias=False), 10 * dim
+    return nn.Sequential(residual(stem), nn.Linear(8 * NARROW, hidden), nn.LeakyReLU(), nn.Linear(hidden, dim))
+
+
+def resnet18(dim: int, channels: int = 3) -> nn.Sequential:
+    """A ResNet18."""
+    return resnet("resnet18", dim, channels)
+
+
+def resnet50(dim: int, channels: int = 3) -> nn.Sequential:
+    """A ResNet50."""
+    return resnet("resnet50", dim, channels)
+
+
+def resnet101(dim: int, channels: int = 3) -> nn.Sequential:
+    """A ResNet101."""
+    return resnet("resnet101", dim, channels)

@@ -9,14 +9,14 @@ import torch
 from torch import nn
 from torchvision import models
 
-from ident.benchmark.models import encoders, pooled
+from ident.benchmark.models import encoders, resnets
 from ident.benchmark.suites.tiers import Model
 from ident.benchmark.training.seeds import seeded
 from ident.render.errors import Impossible
 
 
 def test_the_usual_one_is_torchvisions_but_for_its_stem() -> None:
-    ours, theirs = pooled.resnet18_small(512), models.resnet18()
+    ours, theirs = resnets.resnet18_small(512), models.resnet18()
     theirs.conv1, theirs.maxpool, theirs.fc = nn.Conv2d(3, 64, 3, 1, 1, bias=False), nn.Identity(), nn.Identity()
     named = list(theirs.state_dict().values())
     assert [tuple(one.shape) for one in ours.state_dict().values()] == [tuple(one.shape) for one in named]
@@ -26,10 +26,10 @@ def test_the_usual_one_is_torchvisions_but_for_its_stem() -> None:
 
 
 def test_a_narrow_one_has_as_many_outputs_as_it_is_told() -> None:
-    network = pooled.resnet18_small(16, channels=1)
+    network = resnets.resnet18_small(16, channels=1)
     assert network(torch.rand(2, 1, 16, 16)).shape == (2, 16)
     with pytest.raises(Impossible, match=r"^encoder resnet18-small: of 10 outputs; give a multiple of 8, as its"):
-        pooled.resnet18_small(10)
+        resnets.resnet18_small(10)
 
 
 def test_half_as_wide_without_pooling_it_is_torchvisions_too() -> None:
@@ -41,7 +41,7 @@ def test_half_as_wide_without_pooling_it_is_torchvisions_too() -> None:
         for one in theirs.state_dict().values()
     ]
     assert shapes == [*halves, (10, 100), (10,)]
-    stages = pooled.residual(theirs.conv1)
+    stages = resnets.residual(theirs.conv1)
     stages.load_state_dict(dict(zip(stages.state_dict(), theirs.state_dict().values(), strict=False)))
     theirs.fc = nn.Identity()
     images = torch.rand(2, 3, 64, 64, generator=torch.Generator().manual_seed(0))
@@ -50,9 +50,20 @@ def test_half_as_wide_without_pooling_it_is_torchvisions_too() -> None:
 
 
 def test_those_of_fixed_width() -> None:
-    assert pooled.resnet18_pooled(512)(torch.rand(1, 3, 64, 64)).shape == (1, 512)
+    assert resnets.resnet18_pooled(512)(torch.rand(1, 3, 64, 64)).shape == (1, 512)
     with pytest.raises(Impossible, match=r"^encoder resnet50-pooled: of 512 outputs; it has 2048, give a projector"):
-        pooled.resnet50_pooled(512)
+        resnets.resnet50_pooled(512)
+
+
+@pytest.mark.parametrize("network", ["resnet18", "resnet50", "resnet101", "resnet18-pooled", "resnet50-pooled"])
+def test_torchvisions_are_of_colours(network: str) -> None:
+    with pytest.raises(Impossible, match=rf"^encoder {network}: takes images of 3 channels, these have 1;"):
+        encoders.encoder(512, "unbounded", network=network, shape=(1, 64, 64))
+
+
+def test_the_convolutional_one_is_of_one_size() -> None:
+    with pytest.raises(Impossible, match=r"^encoder conv: takes images of 64 x 64, these have 28 x 28$"):
+        encoders.encoder(5, "unbounded", network="conv", shape=(1, 28, 28))
 
 
 def test_a_projector_stands_between_the_network_and_the_sphere() -> None:
