@@ -77,7 +77,7 @@ Examples:
 )
 @click.option("--trust", is_flag=True, help="Import the modules of yours that the files of --suite and --tier name.")
 @click.option(
-    "--seeds", type=click.IntRange(min=1), default=1, show_default=True, help="Runs of each. The papers: 3 or 5."
+    "--seeds", type=click.IntRange(min=1), default=1, show_default=True, help="Runs of each. The papers: 1 to 10."
 )
 @click.option("--device", default="auto", show_default=True, help="cpu, cuda, cuda:1, ...; auto is a GPU, if any.")
 @click.option("--gpus", type=click.IntRange(min=0), help="Share each batch among so many GPUs of this machine.")
