@@ -12,6 +12,9 @@ from ident.render.worlds.factors import Category, Kind
 LEAST = 8
 """Samples that a score is taken of."""
 
+MOST, TRAIN = 15_000, 2 / 3
+"""Rows at most that are fitted on and tested on, and the share that is fitted on."""
+
 PAIRED = 500
 """Samples at most of which all pairs are taken."""
 
@@ -45,6 +48,19 @@ def doubles(values: npt.ArrayLike, what: str) -> Float64s:
         return np.asarray(values, np.float64)
     except (TypeError, ValueError, RuntimeError) as error:  # torch's, of tensors with gradients or on GPUs
         raise Impossible(f"{what}: cannot be read as an array of numbers ({error})") from error
+
+
+def train_test(n: int, rng: np.random.Generator) -> tuple[Int64s, Int64s]:
+    """Rows of n to fit on and others to test on, without replacement: 10,000 and 5,000 where there are as many."""
+    rows = rng.permutation(n)[:MOST]
+    train, test = np.split(rows, [round(TRAIN * len(rows))])
+    return train, test
+
+
+def standardised(values: Float64s, train: Int64s | slice) -> Float64s:
+    """Values (n, k) whose rows to train on have a mean of zero and a deviation of one."""
+    deviation = values[train].std(0)
+    return np.asarray((values - values[train].mean(0)) / np.where(deviation > 0, deviation, 1), np.float64)
 
 
 def varies(x: Float64s) -> npt.NDArray[np.bool_]:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import warnings
-
 import numpy as np
 
 from ident.benchmark.metrics.interventions import Interventions
 from ident.benchmark.metrics.metric import Metric
+from ident.benchmark.metrics.probes import logistic
 from ident.render.aliases import Float64s
 
 BATCH, TRAIN, TEST = 64, 10_000, 5_000
@@ -20,19 +19,13 @@ def beta_vae(
 ) -> float:
     """The accuracy, on averages of |difference| of pairs that share one factor, of a logistic regression for which."""
     del factors  # which `interventions` are of
-    from sklearn.exceptions import ConvergenceWarning  # here: it takes a second
-    from sklearn.linear_model import LogisticRegression
-
     held = rng.integers(len(interventions.held), size=TRAIN + TEST)
     features = np.empty((len(held), representation.shape[1]))
     for start in range(0, len(held), AT_ONCE):
         part = slice(start, start + AT_ONCE)
         left, right = interventions.pairs(held[part], BATCH, rng)
         features[part] = np.abs(representation[left] - representation[right]).mean(1)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # its line search ends where no step is an improvement
-        classifier = LogisticRegression().fit(features[:TRAIN], held[:TRAIN])
-    return float(classifier.score(features[TRAIN:], held[TRAIN:]))
+    return float(logistic(features[:TRAIN], held[:TRAIN]).score(features[TRAIN:], held[TRAIN:]))
 
 
 BETA_VAE = Metric("beta-vae", beta_vae, needs=("interventions", "rng"), per_factor=False, groups=10, permutations=2)

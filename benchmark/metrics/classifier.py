@@ -6,13 +6,14 @@ benchmark of classification, no test image has been seen by either of the two.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from ident.benchmark.metrics.arrays import standardised
 from ident.benchmark.metrics.metric import Metric
+from ident.benchmark.metrics.probes import logistic
 from ident.benchmark.registry import AUGMENTATIONS
 from ident.render.aliases import Float64s, Int64s
 from ident.render.errors import Impossible
@@ -38,8 +39,7 @@ def told(factors: Float64s, representation: Float64s, *, kinds: Sequence[Kind]) 
     """For each tested row (m,) the share of its categories that linear classifiers tell, fitted on the first rows."""
     labels = classes_of(factors, kinds, "classes")
     fitted, _ = split(len(factors))
-    mean, deviation = representation[:fitted].mean(0), representation[:fitted].std(0)
-    outputs = (representation - mean) / np.where(deviation > 0, deviation, 1)
+    outputs = standardised(representation, slice(fitted))
     hits = [classified(outputs[:fitted], of_one[:fitted], outputs[fitted:]) == of_one[fitted:] for of_one in labels.T]
     return np.asarray(np.mean(hits, 0), np.float64)
 
@@ -54,15 +54,9 @@ def classes_of(factors: Float64s, kinds: Sequence[Kind], metric: str) -> Int64s:
 
 def classified(outputs: Float64s, labels: Int64s, tested: Float64s) -> Int64s:
     """The classes (m,) of tested rows by a logistic regression of labels (n,) on outputs (n, k)."""
-    from sklearn.exceptions import ConvergenceWarning  # here: it takes a second
-    from sklearn.linear_model import LogisticRegression
-
     if len(np.unique(labels)) == 1:
         return np.full(len(tested), labels[0])
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        classifier = LogisticRegression(max_iter=MOST_ITERATIONS).fit(outputs, labels)
-    predicted: Int64s = classifier.predict(tested)
+    predicted: Int64s = logistic(outputs, labels, max_iter=MOST_ITERATIONS).predict(tested)
     return predicted
 
 

@@ -7,14 +7,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from ident.benchmark.metrics.arrays import train_test
 from ident.benchmark.metrics.boosting import boosted
 from ident.benchmark.metrics.metric import Metric
 from ident.benchmark.metrics.targets import targets
 from ident.render.aliases import Float64s
 from ident.render.worlds.factors import Kind
-
-MOST, TRAIN = 15_000, 2 / 3
-"""Rows, and the share that trees are fitted on: 10,000 and 5,000, where there are as many."""
 
 
 @dataclass(frozen=True)
@@ -29,8 +27,7 @@ def importances(
     factors: Float64s, representation: Float64s, *, kinds: Sequence[Kind], rng: np.random.Generator
 ) -> Importances:
     """The importances of outputs (n, k) for factors (n, d), by trees fitted on some rows that score on others."""
-    rows = rng.permutation(len(factors))[:MOST]
-    train, test = np.split(rows, [round(TRAIN * len(rows))])
+    train, test = train_test(len(factors), rng)
     matrix, scores = np.zeros((representation.shape[1], factors.shape[1])), np.zeros(factors.shape[1])
     fitted, tested = ([target.rows(some) for target in targets(factors, kinds)] for some in (train, test))
     known = [number for number, target in enumerate(fitted) if target.varies]

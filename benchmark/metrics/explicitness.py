@@ -6,13 +6,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from ident.benchmark.metrics.arrays import standardised, train_test
 from ident.benchmark.metrics.metric import Metric
 from ident.benchmark.metrics.targets import targets
 from ident.render.aliases import Float64s, Int64s
 from ident.render.worlds.factors import Kind
 
-MOST, TRAIN = 15_000, 2 / 3
-"""Rows, and the share that probes are fitted on."""
 CAPACITIES = (0, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 """Random Fourier features beside the outputs; the first probe is linear. On the curve they are equally far."""
 RIDGE = 1e-3
@@ -24,8 +23,7 @@ def explicitness(
     factors: Float64s, representation: Float64s, *, kinds: Sequence[Kind], rng: np.random.Generator
 ) -> Float64s:
     """Of each factor (d,): 1 where a linear probe is the best, 0 where the loss falls evenly with the capacity."""
-    rows = rng.permutation(len(factors))[:MOST]
-    train, test = np.split(rows, [round(TRAIN * len(rows))])
+    train, test = train_test(len(factors), rng)
     every = targets(factors, kinds, recurring=False)
     columns = np.hstack([target.columns for target in every])
     features = with_fourier(representation, train, rng)
@@ -63,8 +61,7 @@ def with_fourier(representation: Float64s, train: Int64s, rng: np.random.Generat
     """Standardised outputs (n, k), and random Fourier features of these beside them."""
     from scipy.spatial.distance import cdist  # here: it takes a tenth of a second
 
-    deviation = representation[train].std(0)
-    outputs = (representation - representation[train].mean(0)) / np.where(deviation > 0, deviation, 1)
+    outputs = standardised(representation, train)
     some = outputs[train[:500]]
     away = np.median(cdist(some, some, "sqeuclidean"))
     directions = rng.normal(size=(outputs.shape[1], CAPACITIES[-1])) / np.sqrt(away if away > 0 else 1)

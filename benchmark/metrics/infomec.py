@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 
-from ident.benchmark.metrics.arrays import classes
+from ident.benchmark.metrics.arrays import classes, standardised
 from ident.benchmark.metrics.information import entropy, labels_of
 from ident.benchmark.metrics.metric import Metric
+from ident.benchmark.metrics.probes import logistic
 from ident.benchmark.metrics.r2 import affine
 from ident.benchmark.metrics.targets import targets
 from ident.render.aliases import Float64s, Int64s
@@ -85,8 +85,7 @@ def infoe(factors: Float64s, representation: Float64s, *, kinds: Sequence[Kind],
     Of classes that is 1 - the loss of a logistic regression over that of knowing nothing, of numbers what is explained.
     """
     rows = rng.permutation(len(factors))[:MOST]
-    deviation = representation[rows].std(0)
-    outputs = (representation[rows] - representation[rows].mean(0)) / np.where(deviation > 0, deviation, 1)
+    outputs = standardised(representation, rows)[rows]
     scores = []
     for target in (each.rows(rows) for each in targets(factors, kinds)):
         if not target.varies:
@@ -100,13 +99,9 @@ def infoe(factors: Float64s, representation: Float64s, *, kinds: Sequence[Kind],
 
 def logistic_loss(outputs: Float64s, labels: Int64s) -> float:
     """The mean loss in nats of a logistic regression without a penalty, in which all classes count the same."""
-    from sklearn.exceptions import ConvergenceWarning
-    from sklearn.linear_model import LogisticRegression
-    from sklearn.metrics import log_loss
+    from sklearn.metrics import log_loss  # here: it takes a second
 
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # what can be told apart without error has no optimum
-        classifier = LogisticRegression(C=np.inf, class_weight="balanced").fit(outputs, labels)
+    classifier = logistic(outputs, labels, C=np.inf, class_weight="balanced")
     return float(log_loss(labels, classifier.predict_proba(outputs), labels=classifier.classes_))
 
 

@@ -41,7 +41,7 @@ class Metric:
     needs: tuple[str, ...] = ()
     """What `fit`, or else `compute`, is given by name beside them: `kinds`, `rng`, or what a source may have.
 
-    `interventions` are made of the rows that share a factor's value, unless others are given.
+    `interventions` are made of the rows that share a factor's value.
     """
     range: tuple[float, float] = (0.0, 1.0)
     per_factor: bool | None = None
@@ -80,7 +80,7 @@ class Metric:
         `fits` keeps what is fitted, for other metrics of the same rows.
         """
         x, y = checked(factors, representation)
-        if "interventions" in self.needs and "interventions" not in more:
+        if "interventions" in self.needs:
             more["interventions"] = Interventions(x, more["kinds"])
         named = {name: more[name] for name in self.needs}
         if self.fit is None:

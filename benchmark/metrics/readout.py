@@ -5,20 +5,19 @@ Intervals and circles (by sine and cosine) have the share of their variance that
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from functools import partial
 
 import numpy as np
 
+from ident.benchmark.metrics.arrays import TRAIN, standardised, train_test
 from ident.benchmark.metrics.metric import Metric
+from ident.benchmark.metrics.probes import logistic
 from ident.benchmark.metrics.r2 import affine
 from ident.benchmark.metrics.targets import Target, targets
 from ident.render.aliases import Float64s
 from ident.render.worlds.factors import Kind
 
-MOST, TRAIN = 15_000, 2 / 3
-"""Rows, and the share that a probe is fitted on."""
 KERNEL_ROWS, KERNEL_CHOICE = 1_500, 750
 """Rows at most that kernel ridges are fitted on, and that their widths and ridges are chosen by."""
 WIDTHS, RIDGES = (0.1, 1.0, 10.0), (1e-4, 1e-2, 1.0)
@@ -34,10 +33,8 @@ def readout(
     kernel: bool = False,
 ) -> Float64s:
     """The score of each factor (d,) by a linear probe, or by kernel ridge regression with Gaussian kernels."""
-    rows = rng.permutation(len(factors))[:MOST]
-    train, test = np.split(rows, [round(TRAIN * len(rows))])
-    deviation = representation[train].std(0)
-    outputs = (representation - representation[train].mean(0)) / np.where(deviation > 0, deviation, 1)
+    train, test = train_test(len(factors), rng)
+    outputs = standardised(representation, train)
     every = targets(factors, kinds, recurring=False)
     fitted, tested = ([target.rows(some) for target in every] for some in (train, test))
     probe = partial(by_kernels, rng=rng) if kernel else by_lines
@@ -51,21 +48,16 @@ def readout(
 def by_lines(outputs: Float64s, fitted: Sequence[Target], tested: Float64s) -> list[Float64s]:
     """Predictions of affine maps, and of logistic regressions for categories."""
     return [
-        affine(outputs, target.columns, tested) if target.labels is None else logistic(outputs, target, tested)
+        affine(outputs, target.columns, tested) if target.labels is None else probabilities_of(outputs, target, tested)
         for target in fitted
     ]
 
 
-def logistic(outputs: Float64s, target: Target, tested: Float64s) -> Float64s:
+def probabilities_of(outputs: Float64s, target: Target, tested: Float64s) -> Float64s:
     """The probabilities (m, c) of classes by a logistic regression; 0 of those that no row is in."""
-    from sklearn.exceptions import ConvergenceWarning  # here: it takes a second
-    from sklearn.linear_model import LogisticRegression
-
     probabilities = np.zeros((len(tested), target.columns.shape[1]))
     if target.varies:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)
-            classifier = LogisticRegression(max_iter=1000).fit(outputs, target.labels)
+        classifier = logistic(outputs, target.labels, max_iter=1000)
         probabilities[:, classifier.classes_] = classifier.predict_proba(tested)
     return probabilities
 

@@ -6,14 +6,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ident.benchmark.metrics.arrays import varies
+from ident.benchmark.metrics.arrays import train_test, varies
 from ident.benchmark.metrics.metric import Metric
 from ident.benchmark.metrics.targets import targets
 from ident.render.aliases import Float64s, Int64s
 from ident.render.worlds.factors import Kind
 
-MOST, TRAIN = 15_000, 2 / 3
-"""Rows, and the share that machines are fitted on: 10,000 and 5,000, where there are as many."""
 PENALTY = 0.01
 """The C of the linear support vector machines that predict classes."""
 
@@ -23,8 +21,7 @@ def sap(factors: Float64s, representation: Float64s, *, kinds: Sequence[Kind], r
 
     That is an accuracy of classes, and of numbers the share of their variance that a line explains.
     """
-    rows = rng.permutation(len(factors))[:MOST]
-    train, test = np.split(rows, [round(TRAIN * len(rows))])
+    train, test = train_test(len(factors), rng)
     scores = []
     for target in targets(factors, kinds):
         if target.labels is None:

@@ -55,8 +55,8 @@ class PairDataset(IterableDataset[dict[str, torch.Tensor]]):
 class ImagePairs(PairDataset):
     """Batches of pairs with their images: `anchor_images` and `positive_images`, (batch, 3, H, W) from 0 to 1."""
 
-    def __init__(self, data: Dataset, sampler: Sampler, batch_size: int, *, batches: int | None = None) -> None:
-        super().__init__(sampler, batch_size, batches=batches)
+    def __init__(self, data: Dataset, sampler: Sampler, batch_size: int, **which: Any) -> None:
+        super().__init__(sampler, batch_size, **which)
         self.data = data
 
     def __iter__(self) -> Iterator[dict[str, torch.Tensor]]:
@@ -83,12 +83,16 @@ def loader(
     batch_size: int,
     seed: int | None = None,
     batches: int | None = None,
+    first: int = 0,
+    rank: int = 0,
+    world: int = 1,
     workers: int = 0,
 ) -> DataLoader[dict[str, torch.Tensor]]:
     """Batches of pairs with images without end, or `batches` of them; `DrawnPairs` has their names.
 
     Pairs follow a conditional around raw latents in the box, like "laplace(0.1)", and a seed; or a sampler, which has
-    both. The same seed gives the same batches, with any number of workers.
+    both. The same seed gives the same batches, with any number of workers: from batch `first` on, of which process
+    `rank` of `world` has its own.
     """
     if not isinstance(data, Dataset):
         raise Impossible(f"data {data!r}: give a Dataset, like Dataset('data/3dident')")
@@ -101,4 +105,5 @@ def loader(
         raise Impossible(f"seed {seed}: the sampler has one of its own; leave it out")
     else:
         sampler = conditional
-    return DataLoader(ImagePairs(data, sampler, batch_size, batches=batches), batch_size=None, num_workers=workers)
+    pairs = ImagePairs(data, sampler, batch_size, batches=batches, first=first, rank=rank, world=world)
+    return DataLoader(pairs, batch_size=None, num_workers=workers)

@@ -96,7 +96,7 @@ def test_a_metric_is_given_what_it_needs() -> None:
     by_seed = [metrics.score(f"{HERE}:DRAWN", FACTORS, RECOVERED, seed=seed).value for seed in (1, 1, 2)]
     assert by_seed[0] == by_seed[1] != by_seed[2]
     with pytest.raises(Impossible, match=r"^metric moved: needs labels; give it by name$"):
-        metrics.score(MOVED, FACTORS, RECOVERED, seed=0, interventions=[])
+        metrics.score(MOVED, FACTORS, RECOVERED, seed=0)
     with pytest.raises(Impossible, match=r"^2 kinds of 3 factors: give one for each$"):
         metrics.score("r2", FACTORS, RECOVERED, seed=0, kinds=kinds[:2])
 

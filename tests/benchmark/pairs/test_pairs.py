@@ -119,6 +119,8 @@ def test_a_loader_has_images(data: Path) -> None:
     again = loader.loader(stored, "normal(0.3)", batch_size=8, seed=0, batches=3, workers=2)
     for one, two in zip(batches, again, strict=True):
         assert all(torch.equal(one[name], two[name]) for name in one)
+    later = next(iter(loader.loader(stored, "normal(0.3)", batch_size=8, seed=0, first=1, rank=0, world=2)))
+    assert torch.equal(later["anchor"], batches[2]["anchor"])
     other = next(iter(loader.loader(stored, "normal(0.3)", batch_size=8, seed=1)))
     assert not torch.equal(other["anchor"], batches[0]["anchor"])
     drawn = open_sampler(stored, "normal(0.3)", space="box", seed=0)
