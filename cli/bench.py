@@ -123,7 +123,7 @@ def bench(
     check_folder(out)
     suite = suites.load_suite(suite_name)
     suites.check_trusted(suite, trust=trust)
-    from ident.benchmark.suites import data as datasets  # here, as it takes the stage
+    from ident.benchmark.suites import datasets  # here, as it takes the stage
 
     if suite.stored and not render:
         datasets.check_all_there(datasets.places(data, test_data))
@@ -133,7 +133,7 @@ def bench(
     from ident.benchmark.pairs.positives import DrawnPositives
     from ident.benchmark.report import tables
     from ident.benchmark.sources.data import FILES
-    from ident.benchmark.suites import decoders
+    from ident.benchmark.suites import digits_vae
     from ident.benchmark.suites.bench import Where, prepare
     from ident.benchmark.suites.rows import with_objective
     from ident.benchmark.suites.runs import exact_conditional, runs_of
@@ -177,7 +177,7 @@ def bench(
         if len(left) < len(runs):
             say(f"{plural(len(runs) - len(left), 'run')} of {len(runs)} done before", err=True)
         with progress("training decoders") as done:
-            decoders.prepare(left, done)
+            digits_vae.prepare(left, done)
         with watching(suite.name, suite.metrics[0], left) as watch:
             yield watch
 

@@ -22,7 +22,7 @@ from jinja2 import Environment, StrictUndefined
 from matplotlib.figure import Figure
 from PIL import Image
 
-from ident.benchmark.report import formats, pictures, plots, records
+from ident.benchmark.report import attachments, formats, plots, records
 from ident.benchmark.report.reading import Part, ResultsFolder
 from ident.benchmark.report.tables import COLUMNS, Cell, Line, ScoreColumn, columns_of, distinct, more, remarks, texts
 from ident.benchmark.suites.results import DECODED, NEIGHBOURS, RECORDS, RECOVERED, RESULT, Result, Warn
@@ -188,21 +188,21 @@ class Maker:
 
         def scatter(path: Path) -> Picture:
             title = f"Latents against recovered ones, and their correlation in percent, {seed}"
-            figure = plots.scatter(*pictures.pair(path, len(names)), names)
+            figure = plots.scatter(*attachments.pair(path, len(names)), names)
             return self.plot(f"{prefix}-recovered.png", figure, title)
 
         def importance(path: Path) -> Picture:
             title = f"Importance of each output for each factor, by the trees of DCI, {seed}"
-            figure = plots.importance(*pictures.pair(path, len(names)), names)
+            figure = plots.importance(*attachments.pair(path, len(names)), names)
             return self.plot(f"{prefix}-importance.png", figure, title)
 
         def nearest(path: Path) -> Picture:
             title = f"Images, and those nearest to them in what was recovered, {seed}"
-            return self.picture(f"{prefix}-{NEIGHBOURS}", pictures.photograph(path), title)
+            return self.picture(f"{prefix}-{NEIGHBOURS}", attachments.photograph(path), title)
 
         def decoded(path: Path) -> Picture:
             title = f"{DECODED[path.name]}, {seed}"
-            return self.picture(f"{prefix}-{path.name}", pictures.photograph(path), title)
+            return self.picture(f"{prefix}-{path.name}", attachments.photograph(path), title)
 
         ways = [(RECOVERED, scatter)] if factors else []
         ways += [(RECOVERED, importance)] if drawn else []
@@ -228,7 +228,7 @@ class Maker:
         file = BytesIO()
         figure.savefig(file, format="png", dpi=DPI)
         with Image.open(file, formats=("PNG",)) as image:
-            return self.picture(name, pictures.png(image.convert("RGB")), title)
+            return self.picture(name, attachments.png(image.convert("RGB")), title)
 
     def picture(self, name: str, content: bytes, title: str) -> Picture:
         """A picture in the page; its bytes are kept for a file, too."""

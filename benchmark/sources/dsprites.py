@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ident.benchmark.sources.drawn import DrawnImages
+from ident.benchmark.sources.by_rule import DrawnImages
 from ident.benchmark.sources.source import check_size
 from ident.render.aliases import Float32s, Int64s
 from ident.render.worlds import dsprites

@@ -10,8 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ident.benchmark.sources.by_rule import DrawnImages
 from ident.benchmark.sources.data import NOWHERE, Data
-from ident.benchmark.sources.drawn import DrawnImages
 from ident.benchmark.sources.files import digest_of, place_of
 from ident.benchmark.sources.motion import FRAMES, LENGTH, check_frames, smooth
 from ident.benchmark.training.seeds import Stream, stream

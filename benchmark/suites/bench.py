@@ -11,8 +11,7 @@ from pathlib import Path
 
 from ident.benchmark.latents import distributions
 from ident.benchmark.sources.data import Data
-from ident.benchmark.suites import data as datasets
-from ident.benchmark.suites import runner
+from ident.benchmark.suites import datasets, runner
 from ident.benchmark.suites.results import Result, Warn
 from ident.benchmark.suites.rows import UNTRAINED
 from ident.benchmark.suites.runner import Watch

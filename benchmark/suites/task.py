@@ -31,8 +31,8 @@ from ident.benchmark.sources.decoded import Decoded
 from ident.benchmark.sources.mixed import Latents
 from ident.benchmark.sources.pictures import Pictures
 from ident.benchmark.sources.source import Source
-from ident.benchmark.suites import pictures, theory
-from ident.benchmark.suites.decoders import decoder_of
+from ident.benchmark.suites import decodings, theory
+from ident.benchmark.suites.digits_vae import decoder_of
 from ident.benchmark.suites.rows import UNTRAINED
 from ident.benchmark.suites.runs import Run
 from ident.benchmark.suites.suite import BACKBONE
@@ -222,12 +222,12 @@ class RowTask:
             return None
         self.model.eval()
         with torch.no_grad():
-            shown = pictures.decoded(self.source, self.represent, decode, representation)
+            shown = decodings.decoded(self.source, self.represent, decode, representation)
             if self.pairs.augmentations is None:
                 return shown
             image = self.source.pictures.images(np.zeros(1, np.int64))
-            augmented = pictures.views(image, self.pairs.augmentations, seed=self.run.seed)
-            return (*shown, pictures.projected(augmented, self.represent, decode))
+            augmented = decodings.views(image, self.pairs.augmentations, seed=self.run.seed)
+            return (*shown, decodings.projected(augmented, self.represent, decode))
 
     def before_projector(self, observations: Tensor) -> Tensor:
         """What the projector takes (n, k) of observations (n, ...)."""

@@ -26,7 +26,7 @@ from ident.benchmark.pairs.own import OwnPairs
 from ident.benchmark.pairs.positives import DrawnPositives
 from ident.benchmark.report.tables import lines_of
 from ident.benchmark.sources.data import Data
-from ident.benchmark.suites import bench, data, rows, runner, tiers
+from ident.benchmark.suites import bench, datasets, rows, runner, tiers
 from ident.benchmark.suites.runs import Run, exact_conditional, of_tier, recipe_of
 from ident.benchmark.suites.suite import load_suite, select
 from ident.benchmark.suites.task import RowTask
@@ -84,7 +84,7 @@ def painted(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Data]:
     folder = tmp_path_factory.mktemp("painted")
     for split in ("train", "test"):
         paint(folder / split, replace(RECIPE, source=Uniform(0, split), shard_size=16), n=48)
-    return data.find({split: str(folder / split) for split in ("train", "test")})
+    return datasets.find({split: str(folder / split) for split in ("train", "test")})
 
 
 def task_of(run: Run, device: str) -> Any:
@@ -312,7 +312,7 @@ def test_exact_pairs_are_refused_where_there_are_none(painted: dict[str, Data], 
         task_of(run_of(painted, tier=exact), "cpu")
     positives = DrawnPositives("normal(0.25)", seed=0)
     paint(tmp_path / "exact", replace(RECIPE, source=Uniform(0, "train"), shard_size=16, positives=positives), n=48)
-    there = data.find({"train": str(tmp_path / "exact"), "test": painted["test"].place})
+    there = datasets.find({"train": str(tmp_path / "exact"), "test": painted["test"].place})
     with pytest.raises(Impossible, match=r"its positives follow normal\(0.25\), not laplace\(0.25\); take --pairs"):
         task_of(run_of(there, "box-laplace", exact), "cpu")
     task = task_of(run_of(there, tier=with_pairs(GROUPED, positives="exact")), "cpu")
@@ -397,8 +397,8 @@ def test_in_chunks_gradients_are_the_same(painted: dict[str, Data]) -> None:
 
 
 def test_images_that_are_larger_than_meant_are_named(painted: dict[str, Data]) -> None:
-    assert data.larger(painted["train"], load_tier("laptop", "dataset")) == ""
-    said = data.larger(replace(painted["train"], size=224), load_tier("laptop", "dataset"))
+    assert datasets.larger(painted["train"], load_tier("laptop", "dataset")) == ""
+    said = datasets.larger(replace(painted["train"], size=224), load_tier("laptop", "dataset"))
     assert "images of 224 x 224, a step takes 12 times as long; tier laptop is meant for 64 x 64" in said
 
 
@@ -478,15 +478,15 @@ def test_datasets_that_do_not_fit(painted: dict[str, Data], tmp_path: Path) -> N
     places = {split: it.place for split, it in painted.items()}
     typed = "ident render --n 2000 --split test --out nowhere; or give another --test-data"
     with pytest.raises(Impossible, match=f"nowhere: no dataset to test on; type {typed}"):
-        data.find(places | {"test": "nowhere"})
+        datasets.find(places | {"test": "nowhere"})
     with pytest.raises(Impossible, match="has images that are trained on"):
-        data.find(places | {"test": places["train"]})
+        datasets.find(places | {"test": places["train"]})
     paint(tmp_path / "more", replace(RECIPE, source=Uniform(0, "train"), shard_size=16), n=16)
     with pytest.raises(Impossible, match="more: has images that are trained on"):
-        data.find(places | {"test": str(tmp_path / "more")})
+        datasets.find(places | {"test": str(tmp_path / "more")})
     paint(tmp_path / "large", replace(RECIPE, settings=Settings(32, plain(1))), n=16)
     with pytest.raises(Impossible, match="images of 16 pixels to train on, of 32 to test on"):
-        data.find(places | {"test": str(tmp_path / "large")})
+        datasets.find(places | {"test": str(tmp_path / "large")})
     much = replace(QUICK, unsupervised=replace(STEPS, batch_size=49))
     with pytest.raises(Impossible, match="48 images, a batch has 49"):
         task_of(run_of(painted, tier=much), "cpu")
@@ -532,7 +532,7 @@ def test_losses_that_cannot_be_had() -> None:
 
 def test_a_shard_that_is_damaged_on_the_way(painted: dict[str, Data], tmp_path: Path) -> None:
     paint(tmp_path / "data", replace(RECIPE, shard_size=1), n=150)
-    found = data.find({"train": str(tmp_path / "data"), "test": painted["test"].place})
+    found = datasets.find({"train": str(tmp_path / "data"), "test": painted["test"].place})
     run = run_of(found, "box-normal", replace(TINY, unsupervised=replace(STEPS, steps=200, batch_size=2, looks=4)))
     sampler = task_of(run, "cpu").pairs.sampler
     assert sampler is not None

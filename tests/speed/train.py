@@ -27,7 +27,7 @@ from ident.benchmark.losses import similarities
 from ident.benchmark.models import encoders
 from ident.benchmark.pairs.bank import Bank, Groups
 from ident.benchmark.sources.data import Data
-from ident.benchmark.suites import data, runs, suite, tiers
+from ident.benchmark.suites import datasets, runs, suite, tiers
 from ident.benchmark.suites.task import RowTask
 from ident.benchmark.training.optimizers import State, autocast
 from ident.benchmark.training.schedule import Training
@@ -53,7 +53,7 @@ def render(folder: Path) -> dict[str, Data]:
     for split, n in COUNTS.items():
         recipe = Recipe(Uniform(0, split), Settings(SIZE, PRESETS["draft"]), shard_size=32)
         stage.render(Plan(Storage(str(folder / split)), recipe, n), address=None, force=False, tell=lambda _: None)
-    return data.find({split: str(folder / split) for split in COUNTS})
+    return datasets.find({split: str(folder / split) for split in COUNTS})
 
 
 def task_of(datasets: dict[str, Data]) -> RowTask:

@@ -14,7 +14,7 @@ import pytest
 from ident.benchmark.report import page, reading
 from ident.benchmark.sources import mixed
 from ident.benchmark.sources.data import Data
-from ident.benchmark.suites import data, runner
+from ident.benchmark.suites import datasets, runner
 from ident.benchmark.suites.runs import Run
 from ident.benchmark.suites.suite import load_suite
 from ident.benchmark.suites.tiers import load_tier
@@ -50,12 +50,12 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("done")
     for split, place in (("train", "train"), ("test", "test")):
         paint(folder / place, replace(RECIPE, source=Uniform(0, split)), 40)
-    datasets = data.find({split: str(folder / split) for split in ("train", "test")})
+    found = datasets.find({split: str(folder / split) for split in ("train", "test")})
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(mixed, "MEASURED", 500)
         for name, row, kind, seed in RUNS:
             suite = load_suite(name)
-            of_run: dict[str, Data] = datasets if suite.stored else {}
+            of_run: dict[str, Data] = found if suite.stored else {}
             run = Run(name, suite.row(row), kind, seed, QUICK[suite.stored], of_run)
             runner.perform(run, folder / "out" / name / "quick", "cpu", lambda *_: None)
     return folder / "out"

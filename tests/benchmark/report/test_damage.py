@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from PIL import EpsImagePlugin, Image
 
-from ident.benchmark.report import page, pictures, reading
+from ident.benchmark.report import attachments, page, reading
 from ident.benchmark.suites.results import Result
 from ident.render.errors import Impossible
 from ident.render.worlds.threedident import WORLD
@@ -186,7 +186,7 @@ def test_what_is_no_archive_of_arrays(tmp_path: Path, said: str, data: bytes, si
     path.write_bytes(data)
     os.truncate(path, max(size, len(data)))
     with little_memory(2**24), pytest.raises(ValueError, match=said):
-        pictures.pair(path, 10)
+        attachments.pair(path, 10)
 
 
 def test_a_result_of_gigabytes_is_named_and_left_out(results: Path) -> None:

@@ -15,7 +15,7 @@ from torch import nn
 
 from ident.benchmark.sources.data import FILES, Data
 from ident.benchmark.sources.decoded import Decoded
-from ident.benchmark.suites import decoders, pictures
+from ident.benchmark.suites import decodings, digits_vae
 from ident.benchmark.suites.rows import Row, row_of
 from ident.benchmark.suites.runner import perform
 from ident.benchmark.suites.runs import Run
@@ -116,7 +116,7 @@ def test_a_damaged_file_of_the_test_split_is_refused_before_a_training(folder: P
 
 def weights(folder: Path, tier: object = TIER, dim: int = 4) -> dict[str, torch.Tensor]:
     steps = list[int]()
-    decoder = decoders.decoder_of(tier, folder, dim, lambda step, _: steps.append(step))  # type: ignore[arg-type]
+    decoder = digits_vae.decoder_of(tier, folder, dim, lambda step, _: steps.append(step))  # type: ignore[arg-type]
     return {**decoder.state_dict(), "steps": torch.tensor(sum(steps))}
 
 
@@ -152,7 +152,7 @@ def test_it_learns_to_reconstruct(folder: Path) -> None:
     blind = nn.functional.binary_cross_entropy(mean.expand_as(images), images, reduction="none").sum((1, 2)).mean()
     losses = list[float]()
     longer = replace(TIER, decoder=Training(150, 64, 2e-3, looks=1))
-    vae = decoders.trained(longer, folder, 4, lambda _, last: losses.append(last["loss"]))
+    vae = digits_vae.trained(longer, folder, 4, lambda _, last: losses.append(last["loss"]))
     assert losses[-1] < 0.8 * float(blind)
     z = 2 * nn.functional.normalize(torch.randn(64, 4, generator=generator_of(0)), dim=1)
     shown = torch.sigmoid(vae.objective.decoder(z))
@@ -170,7 +170,7 @@ def test_it_learns_to_reconstruct(folder: Path) -> None:
 )
 def test_runs_to_their_results(folder: Path, tmp_path: Path, more: dict[str, object]) -> None:
     run = run_of(folder, "classes", "knn(5)", "augmentation(crop)", "augmentation(all)", **more)
-    decoders.prepare([run], lambda *_: None)
+    digits_vae.prepare([run], lambda *_: None)
     result = perform(run, tmp_path, "cpu", lambda *_: None)
     assert result is not None
     assert {"r2", "mcc", "classes", "knn(5)", "augmentation(crop)"} <= set(result.scores["test"])
@@ -213,7 +213,7 @@ def killed(folder: Path) -> None:
         if step:
             signal.raise_signal(signal.SIGKILL)
 
-    decoders.decoder_of(replace(TIER, decoder=replace(TRAINING, steps=8, looks=8)), folder, 4, tell)
+    digits_vae.decoder_of(replace(TIER, decoder=replace(TRAINING, steps=8, looks=8)), folder, 4, tell)
 
 
 def test_a_killed_training_leaves_no_decoder(folder: Path, tmp_path: Path) -> None:
@@ -227,7 +227,7 @@ def test_a_killed_training_leaves_no_decoder(folder: Path, tmp_path: Path) -> No
 
 def test_histograms_are_as_high_as_there_are_values() -> None:
     values = torch.cat([torch.zeros(40), torch.ones(20), 2 * torch.ones(10)])
-    bars = pictures.histogram(values, 8, 3)
+    bars = decodings.histogram(values, 8, 3)
     assert bars.sum(0).tolist() == [8, 4, 2]
     assert bars[-1].tolist() == [1, 1, 1]
     assert bars[0].tolist() == [1, 0, 0]

@@ -17,7 +17,7 @@ from PIL import Image
 from ident.benchmark.registry import AUGMENTATIONS
 from ident.benchmark.sources.data import FILES
 from ident.benchmark.sources.pictures import ImageFolder
-from ident.benchmark.suites import data, results
+from ident.benchmark.suites import datasets, results
 from ident.benchmark.suites.rows import row_of
 from ident.benchmark.suites.runner import perform
 from ident.benchmark.suites.runs import Run, runs_of
@@ -80,7 +80,7 @@ def make_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def source_of(root: Path, seed: int = 0) -> ImageFolder:
-    return ImageFolder(SIZE, seed=seed, data=data.find({FILES: str(root)}))
+    return ImageFolder(SIZE, seed=seed, data=datasets.find({FILES: str(root)}))
 
 
 def run_of(root: Path, kind: str = "unsupervised", **more: Any) -> Run:
@@ -88,7 +88,7 @@ def run_of(root: Path, kind: str = "unsupervised", **more: Any) -> Run:
         "id": "one", "source": f"image-folder({SIZE})", "pairs": "augmented(simclr)", "space": "sphere",
         "objective": "aninfonce", "kinds": [kind], **more,
     })  # fmt: skip
-    return Run("mine", row, kind, 3, TIER, data.find({FILES: str(root)}), METRICS)
+    return Run("mine", row, kind, 3, TIER, datasets.find({FILES: str(root)}), METRICS)
 
 
 def test_each_picture_comes_once_an_epoch(root: Path) -> None:
