@@ -103,6 +103,7 @@ class Noise(Distribution):
 
     def _inside(self, box: Box, around: Tensor, generator: torch.Generator) -> Tensor:
         """Cut off at the sides: first the side is drawn by its mass, then how far."""
+        around = box.project(around)  # rounding may have brought it to just beyond a side
         below, above = around - box.low, box.high - around
         lower, upper = mass(self.p, self.width, below), mass(self.p, self.width, above)
         up = rand(around, generator) * (lower + upper) >= lower

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
@@ -19,6 +20,9 @@ CONVENTIONS = {"paper": 1.0, "code": 0.5}
 `paper` is equation 2 of Rusak et al. (2024), `code` that of the authors' code, where Lambda is one over a variance.
 """
 
+EXAMPLES = {"space": "sphere(10)"}
+"""How it is written, where that is not like a distribution."""
+
 COUNTED = re.compile(r"(?P<number>[^\sx]+)\s*x\s*(?P<count>\d{1,4})")
 """A number that stands for so many: `25 x20`."""
 
@@ -32,13 +36,12 @@ def parse(
 
     With `own` a name may be module:name, of what a user brings: only for texts that the user has typed.
     """
-    if not isinstance(text, str):
-        raise Impossible(f"{what} {text!r}: write it like laplace(0.05); known are {', '.join(known)}")
     terms = []
-    for term in text.split("*"):
+    for term in text.split("*") if isinstance(text, str) else [""]:
         match = TERM.fullmatch(term)
         if match is None:
-            raise Impossible(f"{what} {text!r}: write it like laplace(0.05); known are {', '.join(known)}")
+            example = EXAMPLES.get(what, "laplace(0.05)")
+            raise Impossible(f"{what} {text!r}: write it like {example}; known are {', '.join(known)}")
         name, arguments = match["name"], match["arguments"]
         if plugins.is_one(name):
             if not own:
@@ -93,6 +96,13 @@ def write(name: str, numbers: Sequence[float], **words: str) -> str:
     parts = [repr(float(number)).removesuffix(".0") for number in numbers]
     parts += [f"{key}={word}" for key, word in words.items()]
     return f"{name}({', '.join(parts)})" if parts else name
+
+
+def whole(dim: float) -> int:
+    """The dimensions of a space, if there can be so many."""
+    if not (dim >= 1 and math.isfinite(dim) and dim == int(dim)):
+        raise Impossible(f"a space of {dim:g} dimensions: give a whole number from 1 on")
+    return int(dim)
 
 
 def factor(convention: str) -> float:

@@ -86,7 +86,7 @@ class Box(Space):
 
     def contains(self, z: Tensor) -> Tensor:
         """Those between the bounds."""
-        slack = 1e-6 * (self.high - self.low)
+        slack = 8 * torch.finfo(z.dtype).eps * max(abs(self.low), abs(self.high))
         return ((z >= self.low - slack) & (z <= self.high + slack)).all(-1)
 
     def project(self, z: Tensor) -> Tensor:
@@ -173,26 +173,20 @@ class Product(Space):
 
 def box(dim: float, low: float = -1.0, high: float = 1.0) -> Space:
     """`box(10)`, `box(10, 0, 1)`."""
-    return Box(_whole(dim), low, high)
+    return Box(notation.whole(dim), low, high)
 
 
 def sphere(dim: float, radius: float = 1.0) -> Space:
     """`sphere(10)`, `sphere(10, 2)`."""
-    return Sphere(_whole(dim), radius)
+    return Sphere(notation.whole(dim), radius)
 
 
 def unbounded(dim: float) -> Space:
     """`unbounded(10)`."""
-    return Unbounded(_whole(dim))
+    return Unbounded(notation.whole(dim))
 
 
 SPACES: dict[str, Callable[..., Space]] = {"sphere": sphere, "box": box, "unbounded": unbounded}
-
-
-def _whole(dim: float) -> int:
-    if not (dim >= 1 and math.isfinite(dim) and dim == int(dim)):
-        raise Impossible(f"a space of {dim:g} dimensions: give a whole number from 1 on")
-    return int(dim)
 
 
 def read(text: str, dim: int) -> Space:

@@ -24,7 +24,7 @@ def decorrelation(z: Tensor) -> Tensor:
 class TriCL(nn.Module):
     """InfoNCE by z' diag(s) z / temperature, and `weight` times the decorrelation of all points of pairs.
 
-    Scales s begin at 1; with `softplus` they are that of numbers that begin as 0.1 N(0, 1), as in the authors' code.
+    Scales s begin at 1; with `softplus`, as in TriCL's code, they are softplus of numbers that begin as 0.1 N(0, 1).
     """
 
     times_the_rate = 10.0

@@ -131,6 +131,8 @@ def completed(metric: Metric, dim: int, seed: int, more: dict[str, Any]) -> Comp
     """A metric of arrays alone, which is given all else that it needs."""
     if lacks := " and ".join(metric.lacks((*more, "interventions", CLASSIFIED))):
         raise Impossible(f"metric {metric.name}: needs {lacks}; give it by name")
+    if "interventions" in more:
+        raise Impossible("interventions: are made of the rows, which an interval has some of; leave them out")
     more = {"kinds": (Interval(),) * dim, **more}
     if len(more["kinds"]) != dim:
         raise Impossible(f"{len(more['kinds'])} kinds of {dim} factors: give one for each")

@@ -128,8 +128,8 @@ def encoder(
             raise Impossible(
                 f"projector: the objective takes {outputs} outputs for each latent; leave the projector out"
             )
-        behind = nn.Sequential(*layers(*projector, activation=nn.ReLU))
-        return nn.Sequential(entry(projector[0], **of_images), behind, OUTPUTS[space](projector[-1], side))
+        parts = entry(projector[0], **of_images), nn.Sequential(*layers(*projector, activation=nn.ReLU))
+        return nn.Sequential(*parts, OUTPUTS[space](projector[-1], side))
     return nn.Sequential(entry(outputs * dim, **of_images), OUTPUTS[space](dim, side))
 
 

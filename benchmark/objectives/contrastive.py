@@ -41,8 +41,6 @@ class Contrastive(Objective):
             raise unknown("against", against, AGAINST)
         if itself and against == "positive":
             raise Impossible("itself: is of negatives that are compared with the anchor; leave it out, or against")
-        if not modules:
-            raise Impossible("ensemble: has a Lambda for each conditional; give pairs with some, like drawn(vmf(10))")
         self.losses, self.itself, self.against = nn.ModuleList(modules), bool(itself), against
 
     def forward(self, encode: Encode, batch: Batch) -> Tensor:
@@ -57,7 +55,7 @@ class Contrastive(Objective):
         if self.against == "positive" and not is_plain(comparison):
             raise Impossible("against=positive: takes anchors and a positive for each, in one direction")
         if not self.takes_hard and not isinstance(comparison, PairsAmong) and comparison.hard is not None:
-            raise Impossible(f"{type(self).__name__.lower()}: has no hard negatives; give pairs without, or infonce")
+            raise Impossible("hard negatives: are for infonce, aninfonce and tricl; give pairs without, or these")
         if isinstance(comparison, PairsAmong):
             among: Any = self.losses[0]
             loss: Tensor = among.among(points[comparison.points], comparison.pairs, itself=self.itself)
@@ -151,6 +149,8 @@ class AnInfoNCE(Contrastive):
         softplus: bool = False,
         itself: bool = False,
     ) -> None:
+        if not conditionals:
+            raise Impossible("ensemble: has a Lambda for each conditional; give pairs with some, like drawn(vmf(10))")
         count = self.count or conditionals
         super().__init__(
             [losses.AnInfoNCE(dim, convention=convention, softplus=softplus) for _ in range(count)], itself

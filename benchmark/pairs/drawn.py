@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from functools import cached_property
+from typing import Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
 
 from ident.benchmark.latents import distributions
-from ident.benchmark.latents.distributions import SCALE, Uniform
-from ident.benchmark.latents.spaces import Box
+from ident.benchmark.latents.distributions import SCALE, Distribution, Uniform
+from ident.benchmark.latents.spaces import Box, Space
 from ident.benchmark.pairs import curriculum
 from ident.benchmark.pairs.bank import Bank, of_options
 from ident.benchmark.pairs.batch import Batch, Comparison, Pairs, PairsAmong, PositivePairs
@@ -17,7 +18,7 @@ from ident.benchmark.pairs.curriculum import Curriculum
 from ident.benchmark.sources import mixed
 from ident.benchmark.sources.mixed import Latents
 from ident.benchmark.training.schedule import is_number
-from ident.benchmark.training.seeds import Stream
+from ident.benchmark.training.seeds import Stream, generator_of
 from ident.render.errors import Impossible
 
 POOL = 2**15
@@ -82,7 +83,7 @@ class Drawn(Pairs):
         if 2 * self.curriculum.parts > batch_size > 0:
             raise Impossible(f"parts {self.curriculum.parts} of a batch_size of {batch_size}: each needs two")
         if source.encoded and (specification := of_options(groups, fade)):
-            if hard or region < 1 or parts > 1:
+            if hard or self.curriculum.region < 1 or self.curriculum.parts > 1:
                 raise Impossible("groups: have no regions, parts or hard negatives; leave out those, or groups")
             sizes = {"images": POOL, "dim": dim, "batch_size": batch_size, "steps": steps}
             self.bank = Bank(specification, **sizes, ahead=source.ahead, seed=source.seed)
@@ -99,6 +100,16 @@ class Drawn(Pairs):
         z = self.source.draw(mixed.MEASURED, generator)
         return curriculum.moved(z, self.conditionals[0].draw(self.source.space, z, generator=generator))
 
+    def next_of_pool(self, number: int, size: int) -> Tensor:
+        """The anchors (size,) of batch `number` that is not of groups: all come once before any comes again."""
+        places = torch.arange(number * size, (number + 1) * size)
+        epochs = places // POOL
+        orders = {
+            epoch: torch.randperm(POOL, generator=generator_of(self.source.seed, Stream.GROUPS, POOL, epoch))
+            for epoch in epochs.unique().tolist()
+        }
+        return torch.cat([order[places[epochs == epoch] % POOL] for epoch, order in orders.items()])
+
     def batch(self, number: int, size: int, anchors: Tensor | None = None) -> Batch:
         """Batch `number`: observations of anchors, of the positives of each conditional, of hard negatives.
 
@@ -110,7 +121,7 @@ class Drawn(Pairs):
             if self.bank is not None:
                 each = size if anchors is None else self.bank.groups.size
                 if kept is None:
-                    kept = torch.randint(POOL, (size,), generator=generator, device=generator.device)
+                    kept = self.next_of_pool(number, size)
                 anchor = self.pool[kept].unflatten(0, (-1, each))
             z = self.latents(number / self.steps, size, generator, anchor)
             count, parts, each, dim = z.shape
@@ -143,7 +154,9 @@ class Drawn(Pairs):
         The anchors are these (parts, size of a part, d), if some are given.
         """
         plan, space, corners = self.curriculum, self.source.space, torch.zeros(1, device=generator.device)
-        share, walk = plan.share(progress), plan.walk(progress, self.moved) if plan.spread else 1
+        share, walk = plan.share(progress), 1
+        if plan.spread and progress < plan.lasts:
+            walk = plan.walk(progress, self.moved)
         if share < 1:
             assert isinstance(space, Box)
             corners = curriculum.corners(space, share, plan.parts, generator)[:, None]
@@ -160,9 +173,27 @@ class Drawn(Pairs):
         return latents
 
 
+@runtime_checkable
+class Drawable(Protocol):
+    """A source whose latents are drawn, ours or a user's."""
+
+    space: Space
+    marginal: Distribution
+    encoded: bool
+
+    def generator(self, *number: int) -> torch.Generator:
+        """Random numbers of a stream."""
+
+    def draw(self, n: int, generator: torch.Generator, space: Space | None = None) -> Tensor:
+        """Latents (n, dim) of the marginal, in another space if one is given."""
+
+    def observe(self, z: Tensor) -> Tensor:
+        """Observations of latents (n, dim)."""
+
+
 def check_drawn(source: object, name: str) -> None:
     """Refuse a source whose latents are not drawn."""
-    if not isinstance(source, Latents):
+    if not isinstance(source, Drawable):
         raise Impossible(f"{name}: draws latents; give a row whose source does so, like mixed(sphere, uniform)")
 
 

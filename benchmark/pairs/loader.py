@@ -55,8 +55,18 @@ class PairDataset(IterableDataset[dict[str, torch.Tensor]]):
 class ImagePairs(PairDataset):
     """Batches of pairs with their images: `anchor_images` and `positive_images`, (batch, 3, H, W) from 0 to 1."""
 
-    def __init__(self, data: Dataset, sampler: Sampler, batch_size: int, **which: Any) -> None:
-        super().__init__(sampler, batch_size, **which)
+    def __init__(
+        self,
+        data: Dataset,
+        sampler: Sampler,
+        batch_size: int,
+        *,
+        batches: int | None = None,
+        first: int = 0,
+        rank: int = 0,
+        world: int = 1,
+    ) -> None:
+        super().__init__(sampler, batch_size, batches=batches, first=first, rank=rank, world=world)
         self.data = data
 
     def __iter__(self) -> Iterator[dict[str, torch.Tensor]]:

@@ -153,7 +153,8 @@ def exact_index(latents: Float32s) -> Any:
     index: Any = faiss.IndexFlatL2(latents.shape[1])
     if faiss.get_num_gpus() > 0:  # of processes that torchrun has started each has one
         own = os.environ.get("LOCAL_RANK")
-        index = faiss.index_cpu_to_gpus_list(index, gpus=None if own is None else [int(own)])
+        gpus = None if own is None else [int(own) % faiss.get_num_gpus()]
+        index = faiss.index_cpu_to_gpus_list(index, gpus=gpus)
     index.add(latents)
     return index
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cached_property
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -20,6 +21,7 @@ from ident.benchmark.sources.decoded import Decoded
 from ident.benchmark.sources.pictures import Pictures
 from ident.benchmark.training import distributed
 from ident.benchmark.training.seeds import Stream, generator_of, stream
+from ident.render.aliases import Int64s
 from ident.render.errors import Impossible, unknown
 
 POSITIVES = {"auto": "auto", "exact": "rendered", "nearest": "nearest"}
@@ -115,10 +117,31 @@ class Around(OfImages):
         return Batch(as_tensor(images), self.comparisons(size, grouped=anchors is not None), images=kept)
 
 
+@runtime_checkable
+class Stored(Protocol):
+    """Images that are there, of a source of ours or of a user's."""
+
+    def __len__(self) -> int:
+        """How many there are."""
+        ...
+
+    def checked(self, size: int) -> int:
+        """A batch size, if there are as many images."""
+        ...
+
+    def drawn(self, number: int, n: int) -> Int64s:
+        """The indices of n images for batch `number`."""
+        ...
+
+    def images(self, indices: Int64s) -> Tensor:
+        """Images (n, C, H, W) uint8."""
+        ...
+
+
 def check_images(source: object, name: str) -> None:
     """Refuse a source without images that are there to be augmented."""
-    if not isinstance(source, Images | Pictures | Decoded):
-        raise Impossible(f"{name}: augments stored images; give a row whose source is dataset, cifar10 or image-folder")
+    if not isinstance(getattr(source, "pictures", None), Stored):
+        raise Impossible(f"{name}: augments stored images; give a row whose source is dataset, cifar10 or decoded")
 
 
 @dataclass(eq=False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -25,6 +26,8 @@ class DrawnImages(Source):
 
     ahead = AHEAD
     shape: tuple[int, int, int]
+    furthest: ClassVar[int] = 1000
+    """The most frames from one of a pair to the other, where there are sequences."""
 
     def __init__(self, *, seed: int) -> None:
         self.seed = seed

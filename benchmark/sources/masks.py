@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
-from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -50,8 +49,6 @@ class Masks(DrawnImages):
         Factor("area", Interval(0, SIDE**2), "", "pixels"),
     )
     shape = (1, SIDE, SIDE)
-    furthest: ClassVar[int] = 1000
-    """The most frames from one of a pair to the other."""
 
     def __init__(self, sequences: masks.Sequences, *, seed: int) -> None:
         super().__init__(seed=seed)

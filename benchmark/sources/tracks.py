@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import ClassVar
 
 import numpy as np
 import torch
@@ -35,7 +34,7 @@ class Sprites(DrawnImages):
     """Polygons that move as tracked objects did: x, y and scale of these, orientation and shape drawn anew."""
 
     shape = (CHANNELS, SIDE, SIDE)
-    furthest: ClassVar[int] = 1
+    furthest = 1
     """Pairs are of frames that follow each other."""
 
     def __init__(self, table: tracks.Tracks, how: str, *, seed: int) -> None:

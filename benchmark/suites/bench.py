@@ -121,7 +121,7 @@ def prepare(
     if where.gpus:
         runner.check_gpus(where.gpus)
     if where.gpus or distributed.started() > 1:
-        runner.check_shared(where.gpus or distributed.started(), suite, runs)
+        runner.check_shared(distributed.started() or where.gpus or 1, suite, runs)
     device = runner.device_of(where.device, where.address)
     data = datasets.find(places) if places else {}
     runs = [replace(run, data=data) for run in runs]

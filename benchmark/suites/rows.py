@@ -9,8 +9,9 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from ident.benchmark.latents import notation
+from ident.benchmark.latents.notation import whole
 from ident.benchmark.metrics.metric import CLASSIFIED
-from ident.benchmark.registry import OBJECTIVES, PAIRS, SOURCES, Slot, Traits, read_slot, traits_of, written
+from ident.benchmark.registry import OBJECTIVES, PAIRS, SOURCES, Argument, Slot, Traits, read_slot, traits_of, written
 from ident.benchmark.suites.toml import frozen
 from ident.benchmark.training.schedule import Training
 from ident.render import plugins
@@ -29,7 +30,7 @@ DIMENSIONS: Mapping[str, Callable[..., float]] = {
     "box": lambda dim, low=-1.0, high=1.0: dim,  # noqa: ARG005
     "unbounded": lambda dim: dim,
 }
-"""Of the spaces that latents have, what they are written with."""
+"""The dimensions of a space as it is written, by its name."""
 SPACES = ("sphere", "learned-sphere", "box", "unbounded")
 """That an encoder's output may be brought to."""
 ID = re.compile(r"[a-z0-9][a-z0-9.-]{0,63}")
@@ -192,12 +193,16 @@ class Row:
     @property
     def latent_space(self) -> str:
         """The space of the latents of a source that is drawn; nothing of a dataset."""
-        return "".join(map(written, self.source.arguments[:1]))
+        return "".join(map(written, self.source.arguments[:1])) or written(self.named("space"))
 
     @property
     def marginal(self) -> str:
         """How latents lie there."""
-        return "".join(map(written, self.source.arguments[1:2])) or "uniform"
+        return "".join(map(written, self.source.arguments[1:2])) or written(self.named("marginal")) or "uniform"
+
+    def named(self, keyword: str) -> Argument:
+        """What its source is given by name; nothing where it is not."""
+        return dict(self.source.keywords).get(keyword, "")
 
     @property
     def conditionals(self) -> tuple[str, ...]:
@@ -216,10 +221,7 @@ class Row:
         """How many latents there are, where that does not depend on a dataset."""
         if not self.traits.latents:
             return None
-        dim = sum(notation.parse(self.latent_space, DIMENSIONS, "space", {"dim": DIM}))
-        if not (math.isfinite(dim) and dim == int(dim) >= 1):
-            raise Impossible(f"a space of {dim:g} dimensions: give a whole number from 1 on")
-        return int(dim)
+        return sum(map(whole, notation.parse(self.latent_space or "sphere", DIMENSIONS, "space", {"dim": DIM})))
 
     def slot(self, kind: str) -> Slot:
         """The objective of a kind of score."""

@@ -178,15 +178,14 @@ def check_gpus(gpus: int) -> None:
 
 def check_shared(processes: int, suite: Suite, runs: Sequence[Run]) -> None:
     """Refuse to share batches among processes, a GPU each, that do not divide, or that are not of images."""
-    if not suite.stored and not suite.pictures:
+    if not suite.stored and not suite.pictures and not suite.drawn:
         raise Impossible(
-            f"gpus {processes}: share batches of a dataset's images, {suite.name} has none; give --parallel, a GPU for "
-            "a run"
+            f"{processes} processes share batches of images, {suite.name} has latents; give --parallel, a GPU for a run"
         )
     sizes = {run.training.batch_size for run in runs if run.kind not in UNTRAINED}
     uneven = sorted(size for size in sizes if size % processes)
     if uneven:
-        raise Impossible(f"gpus {processes}: does not divide batch_size {uneven[0]}; give another number")
+        raise Impossible(f"{processes} processes do not divide batch_size {uneven[0]}; give another number")
 
 
 TORCHRUN = "import ident.benchmark; from torch.distributed.run import main; main()"

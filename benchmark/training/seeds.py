@@ -44,9 +44,7 @@ def generator_of(seed: int, *number: int, device: torch.device | str = "cpu") ->
 @contextmanager
 def seeded(seed: int) -> Iterator[None]:
     """Let modules that draw their first weights globally draw them by a seed; others are not disturbed."""
-    before = torch.random.get_rng_state()
-    torch.default_generator.manual_seed(seed)
-    try:
+    gpus = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()
+    with torch.random.fork_rng(devices=gpus):
+        torch.manual_seed(seed)
         yield
-    finally:
-        torch.random.set_rng_state(before)

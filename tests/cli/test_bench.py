@@ -380,7 +380,7 @@ def test_two_processes_share_each_batch(images: tuple[str, ...], ident: Run, tmp
             "--kind supervised: --loss is of",
         ),
         (["--suite", "table2", "--parallel", "--device", "cuda:1"], "--device cuda:1: gpus, parallel"),
-        (["--suite", "aninfonce", "--row", "hard-negatives", "--loss", "math:hypot"], "none of these rows has pairs"),
+        (["--suite", "hard-negatives", "--row", "alone", "--loss", "math:hypot"], "none of these rows has pairs"),
     ],
 )
 def test_the_impossible_is_refused_in_one_line(ident_here: Run, arguments: list[str], says: str) -> None:

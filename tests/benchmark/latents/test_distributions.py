@@ -367,3 +367,10 @@ def test_what_is_no_distribution_of_ones_own(written: str, says: str) -> None:
 def test_what_came_with_data_loads_nothing() -> None:
     with pytest.raises(Impossible, match="is a user's own, which is not loaded here"):
         parse("tests.benchmark.latents.test_distributions:Uneven(0.25)")
+
+
+def test_a_point_that_rounding_brought_beyond_a_side_has_draws_around_it() -> None:
+    around = torch.tensor([[-1.0000001, 1.0000001]]).expand(1000, 2)
+    for text in ("gennorm(1.5, 0.5)", "laplace(0.1)", "normal(0.1)"):
+        found = parse(text).draw(Box(2), around, generator=torch.Generator().manual_seed(0))
+        assert (found.abs() <= 1).all()

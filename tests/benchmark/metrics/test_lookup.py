@@ -52,6 +52,11 @@ DRAWN = metrics.Metric("drawn", drawn, needs=("rng",))
 MOVED = metrics.Metric("moved", circles, needs=("interventions", "kinds", "labels"))
 
 
+def test_interventions_are_made_of_the_rows() -> None:
+    with pytest.raises(Impossible, match="interventions: are made of the rows"):
+        metrics.score("beta-vae", FACTORS, RECOVERED, seed=0, interventions=[])
+
+
 def test_importing_them_takes_numpy_alone() -> None:
     code = "import sys, ident.benchmark.metrics; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()

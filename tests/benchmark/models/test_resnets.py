@@ -1,4 +1,4 @@
-"""ResNets without a head, and the projector behind them."""
+"""ResNets with and without a hidden layer behind them, and projectors."""
 
 from __future__ import annotations
 
@@ -53,6 +53,14 @@ def test_those_of_fixed_width() -> None:
     assert resnets.resnet18_pooled(512)(torch.rand(1, 3, 64, 64)).shape == (1, 512)
     with pytest.raises(Impossible, match=r"^encoder resnet50-pooled: of 512 outputs; it has 2048, give a projector"):
         resnets.resnet50_pooled(512)
+
+
+def test_a_network_begins_the_same_with_a_projector() -> None:
+    each = list[Any]()
+    for projector in ((), (16, 16, 8)):
+        with seeded(5):
+            each.append(encoders.encoder(16, "sphere", network="resnet18-small", projector=projector)[0].state_dict())
+    assert all(torch.equal(value, each[1][name]) for name, value in each[0].items())
 
 
 @pytest.mark.parametrize("network", ["resnet18", "resnet50", "resnet101", "resnet18-pooled", "resnet50-pooled"])

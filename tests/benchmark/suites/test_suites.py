@@ -14,12 +14,13 @@ from typing import Any
 import pytest
 import torch
 
+from ident.benchmark.latents import spaces
 from ident.benchmark.losses import contrastive as losses
 from ident.benchmark.pairs.curriculum import Curriculum
 from ident.benchmark.pairs.drawn import Drawn
 from ident.benchmark.registry import ENCODERS
 from ident.benchmark.sources import mixed
-from ident.benchmark.suites import rows, runner, suite, tiers
+from ident.benchmark.suites import bench, rows, runner, suite, tiers
 from ident.benchmark.suites.results import RESULT
 from ident.benchmark.suites.rows import KINDS
 from ident.benchmark.suites.runs import Run, of_tier, result_of, runs_of
@@ -225,7 +226,7 @@ def test_regions_are_for_uniform_boxes_alone() -> None:
     assert plan("table2", "normal-box-normal") == whole
     undivided = replace(whole, region=1.0, parts=1)
     assert plan("table1", "sphere-laplace-vmf") == plan("marginals", "box-normal0.5") == undivided
-    assert plan("aninfonce", "hard-negatives") == Curriculum()
+    assert plan("hard-negatives", "alone") == Curriculum()
 
 
 def test_losses_of_ensembles() -> None:
@@ -460,10 +461,14 @@ def test_the_impossible_is_refused(call: Callable[[], Any], says: str) -> None:
         ({"source": "mixed(sphere, normal(1))", "pairs": "among(vmf(1))"}, "among: .* of a uniform marginal alone"),
         ({"pairs": "labelled"}, "a contrastive objective compares pairs"),
         ({"objective": "supervised"}, "objective supervised: is told factors"),
-        ({"pairs": "drawn(vmf(1), hard=vmf(3), hard_count=2)", "objective": "decoupled(vmf)"}, "has no hard negatives"),
+        ({"pairs": "labelled", "objective": "told"}, "objective told: is told what is so or not"),
+        (
+            {"pairs": "drawn(vmf(1), hard=vmf(3), hard_count=2)", "objective": "decoupled(vmf)"},
+            "hard negatives: are for infonce",
+        ),
         (
             {"pairs": "drawn(vmf(1), hard=vmf(3), hard_count=2, hard_from=0.5)", "objective": "au(0.5)"},
-            "au: has no hard negatives",
+            "hard negatives: are for infonce",
         ),
         ({"source": "dsprites", "pairs": "uniform-change", "objective": "ensemble"}, "a Lambda for each conditional"),
         ({"pairs": "drawn(3)"}, "distribution 3: write it like"),
@@ -474,6 +479,17 @@ def test_the_impossible_is_refused(call: Callable[[], Any], says: str) -> None:
 def test_slots_that_do_not_fit_are_refused_before_anything_is_trained(changes: dict[str, str], says: str) -> None:
     with pytest.raises(Impossible, match=says):
         check([Run("table1", rows.row_of(row(**changes)), "unsupervised", 0, QUICK)])
+
+
+def test_processes_that_share_batches_have_images(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "mine")
+    monkeypatch.setenv("WORLD_SIZE", "3")
+    refused = {"table1": "share batches of images, table1 has latents", "dsprites": "do not divide batch_size 16"}
+    for name, says in refused.items():
+        suite = load_suite(name)
+        run = Run(name, suite.rows[0], "unsupervised", 0, QUICK)
+        with pytest.raises(Impossible, match=f"3 processes {says}"):
+            bench.prepare(suite, QUICK, [run], bench.Where(), tmp_path, {}, print)
 
 
 def test_a_training_numbers_the_batches_of_any_pairs() -> None:
@@ -495,7 +511,10 @@ def test_a_row_has_the_dimensions_that_its_source_has() -> None:
     for space, dim in (("box", 10), ("box(1e1)", 10), ("Box( 7 )", 7), ("box(dim=5)", 5), ("box(3) * sphere(8)", 11)):
         assert rows.row_of(row(source=f"mixed({space}, uniform)")).dim == dim
         assert mixed.Latents(space, seed=0).dim == dim
-    for space in ("box(inf)", "box(0)", "box(2.5)"):
+    assert [rows.row_of(row(source=text)).dim for text in ("mixed(space=sphere(5))", "decoded")] == [5, 10]
+    assert rows.row_of(row(source="mixed(space=box, marginal=normal(1))")).marginal == "normal(1)"
+    assert set(rows.DIMENSIONS) == set(spaces.SPACES)
+    for space in ("box(inf)", "box(0)", "box(2.5)", "box(2.5) * box(2.5)"):
         with pytest.raises(Impossible, match="dimensions: give a whole number from 1 on"):
             _ = rows.row_of(row(source=f"mixed({space}, uniform)")).dim
     assert rows.row_of(row(source="dataset", pairs="around(conditional=normal)")).conditionals == ("normal",)
