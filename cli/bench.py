@@ -197,7 +197,7 @@ def bench(
         said: dict[str, Any] = {"suite": suite.name, "tier": tier.name, "metrics": suite.metrics}
         say_json({**said, "rows": report.as_data(suite, shown), "files": list(map(str, files))})
         return
-    say(f"{suite.title}\n{' and '.join(suite.metrics)} in percent, the papers' in brackets; tier {tier.name}\n")
+    say(f"{suite.title}\n{suite.listed} in percent, the papers' in brackets; tier {tier.name}\n")
     table = tables.distinct(suite, shown)
     say_table(*printed(suite, table))
     for remark in tables.remarks(suite, table):

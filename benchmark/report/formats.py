@@ -46,7 +46,7 @@ def cells(suite: Suite, lines: Sequence[Line]) -> list[list[str]]:
 
 def markdown(suite: Suite, lines: Sequence[Line]) -> str:
     """The table for a document."""
-    parts = [f"# {suite.title}\n\nScores: {' and '.join(suite.metrics)} in percent.\n\n{table(cells(suite, lines))}"]
+    parts = [f"# {suite.title}\n\nScores: {suite.listed} in percent.\n\n{table(cells(suite, lines))}"]
     parts += [f"{title}:\n\n{table(rows)}" for title, rows in more(suite, lines).items()]
     return "\n".join(parts)
 
@@ -71,7 +71,7 @@ def latex(suite: Suite, lines: Sequence[Line]) -> str:
         r"\bottomrule",
         r"\end{tabular}",
     ]
-    return "\n".join([f"% {suite.title}, {' and '.join(suite.metrics)} in percent; needs booktabs", *parts, ""])
+    return "\n".join([f"% {suite.title}, {suite.listed} in percent; needs booktabs", *parts, ""])
 
 
 def escaped(text: str) -> str:

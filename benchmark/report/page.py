@@ -27,7 +27,7 @@ from ident.benchmark.report.reading import Part, ResultsFolder
 from ident.benchmark.report.tables import COLUMNS, Cell, Line, ScoreColumn, columns_of, distinct, more, remarks, texts
 from ident.benchmark.suites.results import DECODED, NEIGHBOURS, RECORDS, RECOVERED, RESULT, Result, Warn
 from ident.benchmark.suites.rows import KINDS, shortened
-from ident.benchmark.suites.suite import Suite
+from ident.benchmark.suites.suite import AVERAGES, Suite
 from ident.render.errors import Impossible
 from ident.render.store import files
 
@@ -133,7 +133,8 @@ class Maker:
         return {
             "id": f"{letter.lower()}{number}" if letter else f"t{number}",
             "title": f"{letter + ': ' if letter else ''}{suite.title}, tier {part.tier}",
-            "metrics": " and ".join(suite.metrics),
+            "metrics": suite.listed,
+            "spread": AVERAGES[suite.average],
             "done": len({line.row.id for line in lines if line.whole}),
             "rows": len(suite.rows),
             "scores": scores(suite, lines),
@@ -304,7 +305,7 @@ def compared(folders: Sequence[ResultsFolder], letters: Sequence[str]) -> list[d
             comparisons.append(
                 {
                     "title": f"{' against '.join(letters)}: {first.suite.title}",
-                    "metrics": " and ".join(first.suite.metrics),
+                    "metrics": first.suite.listed,
                     "tiers": ", ".join(
                         f"{letter} tier {part.tier}" for letter, part in zip(letters, parts, strict=True)
                     ),

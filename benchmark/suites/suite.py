@@ -25,7 +25,8 @@ NAME = re.compile(r"\w[\w.-]{0,99}")
 MOST_ROWS, MOST_METRICS = 1000, 32
 BACKBONE = "backbone"
 SPLITS = ("test", "train", BACKBONE)
-AVERAGES = ("mean", "median")
+AVERAGES = {"mean": "sd", "median": "median absolute deviation"}
+"""How seeds are averaged, and what says how far they spread."""
 
 
 @dataclass(frozen=True)
@@ -88,6 +89,12 @@ class Suite:
         for name, count in Counter(row.id for row in self.rows).items():
             if count > 1:
                 raise Impossible(f"{count} rows have the id {name}: give each its own")
+
+    @property
+    def listed(self) -> str:
+        """Its metrics as a sentence lists them."""
+        *most, last = self.metrics
+        return f"{', '.join(most)} and {last}" if most else last
 
     @property
     def stored(self) -> bool:

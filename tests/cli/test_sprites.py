@@ -105,4 +105,5 @@ def test_a_report_shows_what_decoders_make(ident_here: Run, tmp_path: Path) -> N
     names = {path.name for path in (tmp_path / "report").iterdir()}
     assert {"mine-short-0-reconstructions.png", "mine-short-0-traversals.png"} <= names
     assert "Importance of each output for each factor" in page
+    assert "mcc in percent, 1 of 1 rows. ± is the median absolute deviation over seeds;" in page
     assert "mine-short-0-importance.png" in names
