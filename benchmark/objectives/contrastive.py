@@ -149,9 +149,9 @@ class AnInfoNCE(Contrastive):
         softplus: bool = False,
         itself: bool = False,
     ) -> None:
-        if not conditionals:
-            raise Impossible("ensemble: has a Lambda for each conditional; give pairs with some, like drawn(vmf(10))")
         count = self.count or conditionals
+        if not count:
+            raise Impossible("ensemble: has a Lambda for each conditional; give pairs with some, like drawn(vmf(10))")
         super().__init__(
             [losses.AnInfoNCE(dim, convention=convention, softplus=softplus) for _ in range(count)], itself
         )

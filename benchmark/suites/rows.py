@@ -87,8 +87,8 @@ class Row:
                 raise Impossible(f"{name} {getattr(self, name)!r}: give {' or '.join(one.__name__ for one in allowed)}")
         if self.space not in SPACES:
             raise unknown("space", self.space, SPACES)
-        if self.dim is not None and not 1 <= self.dim <= MOST_FACTORS:
-            raise Impossible(f"{self.source}: has {self.dim} dimensions; give 1 to {MOST_FACTORS}")
+        if self.dim is not None and self.dim > MOST_FACTORS:
+            raise Impossible(f"{self.source}: has {self.dim} dimensions; give at most {MOST_FACTORS}")
         if not isinstance(self.kinds, tuple) or not self.kinds or not all(kind in KINDS for kind in self.kinds):
             raise Impossible(f"kinds {self.kinds!r}: choose from {', '.join(KINDS)}")
         if not FIGURE.fullmatch(self.figure) or not math.isfinite(self.x):

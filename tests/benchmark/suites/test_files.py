@@ -135,11 +135,8 @@ NESTED = "x = " + "[" * 20 + "]" * 20
         (SUITE + "weights = 3", "row mine: nobody knows weights; there are id, source, pairs"),
         (SUITE + "space_ = 3", "row mine: nobody knows space_"),
         (SUITE.replace('"drawn(vmf(10))"', "10"), r"row mine: pairs 10: give a text, like drawn\(laplace\(0.05\)\)"),
-        (
-            SUITE.replace("sphere, uniform", "sphere(0)"),
-            r"row mine: mixed\(sphere\(0\)\): has 0 dimensions; give 1 to 256",
-        ),
-        (SUITE.replace("sphere, uniform", "box(1000000000)"), "has 1000000000 dimensions; give 1 to 256"),
+        (SUITE.replace("sphere, uniform", "sphere(0)"), "row mine: a space of 0 dimensions: give a whole number"),
+        (SUITE.replace("sphere, uniform", "box(1000000000)"), "has 1000000000 dimensions; give at most 256"),
         (SUITE.replace("mixed(", "mixed(" * 50), "row mine: .*: its brackets do not close"),
         (SUITE.replace("vmf(10)", "vmf(10" + "0" * 5000 + ")"), "row mine: .*: write it like infonce"),
         ('ceilings = { a = { r2 = "x" } }\n' + SUITE, "ceilings .*: give a factor's most by each metric, in percent"),
