@@ -16,13 +16,32 @@ from ident.benchmark.pairs.bank import Bank, of_options
 from ident.benchmark.pairs.batch import Batch, Comparison, Pairs, PairsAmong, PositivePairs
 from ident.benchmark.pairs.curriculum import Curriculum
 from ident.benchmark.sources import mixed
-from ident.benchmark.sources.mixed import Latents
 from ident.benchmark.training.schedule import is_number
 from ident.benchmark.training.seeds import Stream, generator_of
 from ident.render.errors import Impossible
 
 POOL = 2**15
 """Anchors that the groups of a training are chosen among."""
+
+
+@runtime_checkable
+class Drawable(Protocol):
+    """A source whose latents are drawn, ours or a user's."""
+
+    seed: int
+    ahead: int
+    space: Space
+    marginal: Distribution
+    encoded: bool
+
+    def generator(self, *number: int) -> torch.Generator:
+        """Random numbers of a stream."""
+
+    def draw(self, n: int, generator: torch.Generator, space: Space | None = None) -> Tensor:
+        """Latents (n, dim) of the marginal, in another space if one is given."""
+
+    def observe(self, z: Tensor) -> Tensor:
+        """Observations of latents (n, dim)."""
 
 
 class Drawn(Pairs):
@@ -40,7 +59,7 @@ class Drawn(Pairs):
 
     def __init__(
         self,
-        source: Latents,
+        source: Drawable,
         *conditionals: str,
         hard: str = "",
         hard_count: int = 0,
@@ -173,24 +192,6 @@ class Drawn(Pairs):
         return latents
 
 
-@runtime_checkable
-class Drawable(Protocol):
-    """A source whose latents are drawn, ours or a user's."""
-
-    space: Space
-    marginal: Distribution
-    encoded: bool
-
-    def generator(self, *number: int) -> torch.Generator:
-        """Random numbers of a stream."""
-
-    def draw(self, n: int, generator: torch.Generator, space: Space | None = None) -> Tensor:
-        """Latents (n, dim) of the marginal, in another space if one is given."""
-
-    def observe(self, z: Tensor) -> Tensor:
-        """Observations of latents (n, dim)."""
-
-
 def check_drawn(source: object, name: str) -> None:
     """Refuse a source whose latents are not drawn."""
     if not isinstance(source, Drawable):
@@ -200,7 +201,7 @@ def check_drawn(source: object, name: str) -> None:
 class Among(Pairs):
     """All pairs of a batch that rejection sampling by the conditional accepts, of a uniform marginal."""
 
-    def __init__(self, source: Latents, conditional: str, *, scale: float = SCALE) -> None:
+    def __init__(self, source: Drawable, conditional: str, *, scale: float = SCALE) -> None:
         check_drawn(source, "among")
         if not isinstance(source.marginal, Uniform):
             raise Impossible("among: accepts pairs as the conditional has them of a uniform marginal alone; take drawn")
