@@ -38,7 +38,8 @@ PAIRS = {
 BENCHED = {
     "table1": "--row sphere-vmf1-vmf --row sphere-laplace-vmf --seeds 1",
     "table2": "--row laplace-box-laplace --row normal-box-normal --kind unsupervised --seeds 2",
-    "aninfonce": "--row aninfonce-lambda1 --row hard-negatives --row two-sources-infonce --row two-sources-ensemble",
+    "aninfonce": "--row aninfonce-lambda1 --row two-sources-infonce --row two-sources-ensemble",
+    "hard-negatives": "--row beside-others",
     "table4": "--row box-normal --row box-laplace --row augmentations --row box-aninfonce --row box-align-uniform "
     "--row supervised --row identity --row untrained",
 }
