@@ -20,6 +20,13 @@ CONVENTIONS = {"paper": 1.0, "code": 0.5}
 `paper` is equation 2 of Rusak et al. (2024), `code` that of the authors' code, where Lambda is one over a variance.
 """
 
+GEOMETRIES: Mapping[str, Callable[..., tuple[float, ...]]] = {
+    "sphere": lambda dim, radius=1.0: (dim, radius),
+    "box": lambda dim, low=-1.0, high=1.0: (dim, low, high),
+    "unbounded": lambda dim: (dim,),
+}
+"""The numbers that a space is written with, by its name: dimensions, and then a radius or bounds."""
+
 EXAMPLES = {"space": "sphere(10)"}
 """How it is written, where that is not like a distribution."""
 

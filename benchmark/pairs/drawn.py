@@ -17,7 +17,7 @@ from ident.benchmark.pairs.batch import Batch, Comparison, Pairs, PairsAmong, Po
 from ident.benchmark.pairs.curriculum import Curriculum
 from ident.benchmark.sources import mixed
 from ident.benchmark.training.schedule import is_number
-from ident.benchmark.training.seeds import Stream, generator_of
+from ident.benchmark.training.seeds import Stream, in_turn
 from ident.render.errors import Impossible
 
 POOL = 2**15
@@ -121,13 +121,7 @@ class Drawn(Pairs):
 
     def next_of_pool(self, number: int, size: int) -> Tensor:
         """The anchors (size,) of batch `number` that is not of groups: all come once before any comes again."""
-        places = torch.arange(number * size, (number + 1) * size)
-        epochs = places // POOL
-        orders = {
-            epoch: torch.randperm(POOL, generator=generator_of(self.source.seed, Stream.GROUPS, POOL, epoch))
-            for epoch in epochs.unique().tolist()
-        }
-        return torch.cat([order[places[epochs == epoch] % POOL] for epoch, order in orders.items()])
+        return torch.from_numpy(in_turn(POOL, number, size, self.source.seed, Stream.GROUPS, POOL))
 
     def batch(self, number: int, size: int, anchors: Tensor | None = None) -> Batch:
         """Batch `number`: observations of anchors, of the positives of each conditional, of hard negatives.

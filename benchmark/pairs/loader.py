@@ -52,26 +52,15 @@ class PairDataset(IterableDataset[dict[str, torch.Tensor]]):
             yield {field.name: torch.from_numpy(getattr(pairs, field.name)) for field in fields(pairs)}
 
 
-class ImagePairs(PairDataset):
+class ImagePairs(IterableDataset[dict[str, torch.Tensor]]):
     """Batches of pairs with their images: `anchor_images` and `positive_images`, (batch, 3, H, W) from 0 to 1."""
 
-    def __init__(
-        self,
-        data: Dataset,
-        sampler: Sampler,
-        batch_size: int,
-        *,
-        batches: int | None = None,
-        first: int = 0,
-        rank: int = 0,
-        world: int = 1,
-    ) -> None:
-        super().__init__(sampler, batch_size, batches=batches, first=first, rank=rank, world=world)
-        self.data = data
+    def __init__(self, data: Dataset, pairs: PairDataset) -> None:
+        self.data, self.pairs = data, pairs
 
     def __iter__(self) -> Iterator[dict[str, torch.Tensor]]:
-        exact = isinstance(self.sampler, RenderedSampler)
-        for batch in super().__iter__():
+        exact = isinstance(self.pairs.sampler, RenderedSampler)
+        for batch in self.pairs:
             anchors, positives = batch["anchor"].numpy(), batch["positive"].numpy()
             of_positives = self.data.positives(positives) if exact else self.data.images(positives)
             yield {
@@ -115,5 +104,5 @@ def loader(
         raise Impossible(f"seed {seed}: the sampler has one of its own; leave it out")
     else:
         sampler = conditional
-    pairs = ImagePairs(data, sampler, batch_size, batches=batches, first=first, rank=rank, world=world)
-    return DataLoader(pairs, batch_size=None, num_workers=workers)
+    pairs = PairDataset(sampler, batch_size, batches=batches, first=first, rank=rank, world=world)
+    return DataLoader(ImagePairs(data, pairs), batch_size=None, num_workers=workers)

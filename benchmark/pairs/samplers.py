@@ -190,9 +190,7 @@ def points_of(data: Dataset, names: tuple[str, ...]) -> Float32s:
         straight = [factor.name for factor in data.factors if isinstance(factor.kind, Interval)]
         raise Impossible(f"latents {', '.join(bent)}: are no intervals; name some of {', '.join(straight)}")
     low, high = (np.array([getattr(kind, end) for kind in kinds], np.float32) for end in ("low", "high"))
-    points = (data.latents[:, columns] - (low + high) / 2) / ((high - low) / 2)
-    rounded = np.abs(points) <= 1 + 1e-6  # float32 may bring an end of an interval to just beyond it
-    return np.ascontiguousarray(np.where(rounded, points.clip(-1, 1), points))
+    return np.ascontiguousarray((data.latents[:, columns] - (low + high) / 2) / ((high - low) / 2))
 
 
 def _rendered(

@@ -16,7 +16,7 @@ from ident.benchmark.sources.data import NOWHERE, Data
 from ident.benchmark.sources.dataset import as_tensor
 from ident.benchmark.sources.files import digest_of, folder_of
 from ident.benchmark.sources.source import Source, check_size
-from ident.benchmark.training.seeds import Stream, generator_of
+from ident.benchmark.training.seeds import Stream, in_turn
 from ident.render.aliases import Float64s, Int64s
 from ident.render.errors import Impossible
 from ident.render.exchange import cifar10, folders
@@ -57,13 +57,7 @@ class Pictures(Source):
 
     def drawn(self, number: int, n: int) -> Int64s:
         """The indices of n images for batch `number`: all come once, in an order of its own, before any comes again."""
-        epochs, places = np.divmod(np.arange(number * n, (number + 1) * n), len(self))
-        parts = [self.order(int(epoch))[places[epochs == epoch]] for epoch in np.unique(epochs)]
-        return np.concatenate(parts)
-
-    def order(self, epoch: int) -> Int64s:
-        """In which order all images come in an epoch."""
-        return torch.randperm(len(self), generator=generator_of(self.seed, Stream.BATCHES, epoch)).numpy()
+        return in_turn(len(self), number, n, self.seed, Stream.BATCHES)
 
     def checked(self, size: int) -> int:
         """A batch size, if there are as many images."""

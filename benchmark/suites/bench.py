@@ -120,8 +120,9 @@ def prepare(
     """The bench of these runs on the datasets, or the files of others', at these places, if all of it can be."""
     if where.gpus:
         runner.check_gpus(where.gpus)
-    if where.gpus or distributed.started() > 1:
-        runner.check_shared(distributed.started() or where.gpus or 1, suite, runs)
+    processes = distributed.started() or where.gpus
+    if where.gpus or processes > 1:
+        runner.check_shared(processes, suite, runs)
     device = runner.device_of(where.device, where.address)
     data = datasets.find(places) if places else {}
     runs = [replace(run, data=data) for run in runs]

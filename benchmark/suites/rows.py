@@ -9,7 +9,6 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from ident.benchmark.latents import notation
-from ident.benchmark.latents.notation import whole
 from ident.benchmark.metrics.metric import CLASSIFIED
 from ident.benchmark.registry import OBJECTIVES, PAIRS, SOURCES, Argument, Slot, Traits, read_slot, traits_of, written
 from ident.benchmark.suites.toml import frozen
@@ -25,12 +24,6 @@ USUAL = ("identity", "supervised", "unsupervised")
 SLOTS = {"source": SOURCES, "pairs": PAIRS, "objective": OBJECTIVES}
 DIM = 10
 """Dimensions of a space that gives none, as in the papers' tables."""
-DIMENSIONS: Mapping[str, Callable[..., float]] = {
-    "sphere": lambda dim, radius=1.0: dim,  # noqa: ARG005
-    "box": lambda dim, low=-1.0, high=1.0: dim,  # noqa: ARG005
-    "unbounded": lambda dim: dim,
-}
-"""The dimensions of a space as it is written, by its name."""
 SPACES = ("sphere", "learned-sphere", "box", "unbounded")
 """That an encoder's output may be brought to."""
 ID = re.compile(r"[a-z0-9][a-z0-9.-]{0,63}")
@@ -221,7 +214,8 @@ class Row:
         """How many latents there are, where that does not depend on a dataset."""
         if not self.traits.latents:
             return None
-        return sum(map(whole, notation.parse(self.latent_space or "sphere", DIMENSIONS, "space", {"dim": DIM})))
+        factors = notation.parse(self.latent_space or "sphere", notation.GEOMETRIES, "space", {"dim": DIM})
+        return sum(notation.whole(dim) for dim, *_ in factors)
 
     def slot(self, kind: str) -> Slot:
         """The objective of a kind of score."""

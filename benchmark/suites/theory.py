@@ -126,7 +126,7 @@ def origin(space: str, dim: int) -> Float64s:
         pole: Float64s = radius(space, dim) * np.eye(1, dim)[0]
         return pole
     if name == "box":
-        ((_, low, high),) = notation.parse(space, {"box": sides}, "space", {"dim": dim})
+        ((_, low, high),) = notation.parse(space, notation.GEOMETRIES, "space", {"dim": dim})
         return np.full(dim, (low + high) / 2)
     return np.zeros(dim)
 
@@ -201,7 +201,7 @@ def mass_moved(latent_space: str, marginal: str, dim: int) -> float:
         points = rng.normal(size=(count, dim))
         logarithm = number_of(marginal) * points[:, 0] / np.linalg.norm(points, axis=1)
     else:
-        ((_, low, high),) = notation.parse(latent_space, {"box": sides}, "space", {"dim": dim})
+        ((_, low, high),) = notation.parse(latent_space, notation.GEOMETRIES, "space", {"dim": dim})
         ((power, width),) = notation.parse(marginal, NOISES, "marginal", {})
         away = (high - low) * np.abs(rng.random((count, dim)) - 0.5)
         logarithm = -((away / width) ** power).sum(1)
@@ -226,13 +226,8 @@ def number_of(text: str) -> float:
 
 def radius(space: str, dim: int) -> float:
     """The radius of a sphere."""
-    ((_, length),) = notation.parse(space, {"sphere": lambda dim, radius=1.0: (dim, radius)}, "space", {"dim": dim})
+    ((_, length),) = notation.parse(space, notation.GEOMETRIES, "space", {"dim": dim})
     return float(length)
-
-
-def sides(dim: float, low: float = -1.0, high: float = 1.0) -> tuple[float, float, float]:
-    """The dimensions of a box, and its bounds."""
-    return dim, low, high
 
 
 NOISES: Mapping[str, Callable[..., tuple[float, float]]] = {

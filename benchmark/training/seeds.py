@@ -9,6 +9,7 @@ from enum import IntEnum
 import numpy as np
 import torch
 
+from ident.render.aliases import Int64s
 from ident.render.errors import Impossible
 
 
@@ -39,6 +40,19 @@ def stream(seed: int, *number: int) -> int:
 def generator_of(seed: int, *number: int, device: torch.device | str = "cpu") -> torch.Generator:
     """A generator at the beginning of a stream."""
     return torch.Generator(device).manual_seed(stream(seed, *number))
+
+
+def in_turn(count: int, number: int, n: int, seed: int, *of: int) -> Int64s:
+    """Which n of `count` batch `number` has: all come once, in an order of its own, before any comes again.
+
+    The orders are of a stream of a seed.
+    """
+    epochs, places = np.divmod(np.arange(number * n, (number + 1) * n), count)
+    parts = []
+    for epoch in map(int, np.unique(epochs)):
+        order = torch.randperm(count, generator=generator_of(seed, *of, epoch)).numpy()
+        parts.append(order[places[epochs == epoch]])
+    return np.concatenate(parts)
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import torch
 
-from ident.benchmark.latents import spaces
+from ident.benchmark.latents import notation, spaces
 from ident.benchmark.losses import contrastive as losses
 from ident.benchmark.pairs.curriculum import Curriculum
 from ident.benchmark.pairs.drawn import Drawn
@@ -513,7 +513,7 @@ def test_a_row_has_the_dimensions_that_its_source_has() -> None:
         assert mixed.Latents(space, seed=0).dim == dim
     assert [rows.row_of(row(source=text)).dim for text in ("mixed(space=sphere(5))", "decoded")] == [5, 10]
     assert rows.row_of(row(source="mixed(space=box, marginal=normal(1))")).marginal == "normal(1)"
-    assert set(rows.DIMENSIONS) == set(spaces.SPACES)
+    assert set(notation.GEOMETRIES) == set(spaces.SPACES)
     for space in ("box(inf)", "box(0)", "box(2.5)", "box(2.5) * box(2.5)"):
         with pytest.raises(Impossible, match="dimensions: give a whole number from 1 on"):
             _ = rows.row_of(row(source=f"mixed({space}, uniform)")).dim
