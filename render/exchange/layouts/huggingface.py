@@ -120,12 +120,16 @@ class HuggingFace(Sharded):
             if not set(READ) <= set(names):
                 raise ValueError(f"the columns are {', '.join(names)}; wanted are {' and '.join(READ)}")
             pages.check(file, dict(zip(READ, (1, len(self.factors)), strict=True)))
+            count, promised = 0, table.metadata.num_rows
             for batch in table.iter_batches(1, columns=list(READ)):  # a value may be as large as its page
                 for row in batch.to_pylist():
+                    count += 1
                     image = row["image"]["bytes"] if isinstance(row["image"], dict) else row["image"]
                     if not isinstance(image, bytes):
                         raise ValueError(f"an image has no bytes, but is {str(row['image'])[:50]}")
                     yield Row(image, np.array(row["raw_latents"], np.float32))
+            if count != promised:  # a reader stops at a damaged page
+                raise ValueError(f"{count} rows, where {promised} are said to be")
         except (pa.ArrowException, ValueError, TypeError, LookupError, OSError, RecursionError) as error:
             said = " ".join(str(error).split())
             raise Failed(f"{what}: not a Parquet file of images and latents ({said})") from error
