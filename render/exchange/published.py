@@ -35,7 +35,7 @@ class Archive:
 class Published:
     """A dataset that others have published: a Zenodo record, and its archives by what is put behind the name.
 
-    Or the one file of it that is kept as it is; or mirrors, and the sha256 of each of several files.
+    Or the one file of it that is kept as it is; or mirrors, and the sha256 of each of several files, or of an archive.
     """
 
     record: str = ""

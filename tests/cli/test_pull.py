@@ -187,7 +187,7 @@ def test_names_that_nobody_knows(ident_here: Run) -> None:
         (("3dindent",), "3dindent: did you mean 3dident?"),
         (
             ("xyz",),
-            "xyz: the names are 3dident, causal3dident, kitti-masks, natural-sprites, mnist. A URL",
+            "xyz: the names are 3dident, causal3dident, kitti-masks, natural-sprites, mnist, cifar10. A URL",
         ),
         ((), "SOURCE is missing"),
         (("zenodo:abc",), "zenodo:abc: give the number of a record"),

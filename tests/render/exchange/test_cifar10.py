@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
+import io
 import json
 import struct
-from collections.abc import Callable
+import tarfile
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,8 +17,10 @@ from PIL import Image
 
 from ident.render.aliases import Int64s, Uint8s
 from ident.render.errors import Failed, Impossible
-from ident.render.exchange import cifar10
+from ident.render.exchange import cifar10, published
 from ident.render.exchange.pickles import read_pickle
+from tests.conftest import Run
+from tests.servers import serving
 
 N = 10_000
 NAMES = [*cifar10.FILES["train"], *cifar10.FILES["test"]]
@@ -151,7 +157,9 @@ def test_pngs_of_another_shape(tmp_path: Path) -> None:
 
 
 def test_a_folder_without_all_files(tmp_path: Path) -> None:
-    with pytest.raises(Impossible, match=f"^{tmp_path}: has no CIFAR10; give a folder with data_batch_1.bin to"):
+    with pytest.raises(
+        Impossible, match=f"^{tmp_path}: has no CIFAR10; type ident pull cifar10, or give a folder with"
+    ):
         cifar10.find(tmp_path)
     for name in NAMES[:3]:
         (tmp_path / f"{name}.bin").touch()
@@ -160,3 +168,85 @@ def test_a_folder_without_all_files(tmp_path: Path) -> None:
     assert str(error.value) == (
         f"{tmp_path}: has no data_batch_4.bin, data_batch_5.bin, test_batch.bin; give all files of CIFAR10"
     )
+
+
+ARCHIVE = "cifar-10-binary.tar.gz"
+CONTENTS = {f"{name}.bin": in_bytes(*made(number)) for number, name in enumerate(NAMES)}
+
+
+def packed(contents: Mapping[str, bytes]) -> bytes:
+    """An archive of files in a folder, and of a link beside them."""
+    file = io.BytesIO()
+    with tarfile.open(fileobj=file, mode="w:gz", compresslevel=1) as archive:
+        link = tarfile.TarInfo("cifar-10-batches-bin/readme.html")
+        link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
+        archive.addfile(link)
+        for name, content in contents.items():
+            info = tarfile.TarInfo(f"cifar-10-batches-bin/{name}")
+            info.size = len(content)
+            archive.addfile(info, io.BytesIO(content))
+    return file.getvalue()
+
+
+def known_as(data: bytes, *mirrors: Path) -> published.Published:
+    """The published one, if this were its archive and these its mirrors."""
+    sums = {ARCHIVE: hashlib.sha256(data).hexdigest()}
+    return replace(published.names()["cifar10"], sums=sums, mirrors=tuple(map(str, mirrors)))
+
+
+def fetched(known: published.Published, out: Path, *, force: bool = False) -> str:
+    """What `ident pull` says of it."""
+    return cifar10.fetch(known, (), out, force=force, tell=lambda *_: None)
+
+
+def test_pulled_from_a_mirror(ident_here: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "mirror").mkdir()
+    (tmp_path / "mirror" / ARCHIVE).write_bytes(data := packed(CONTENTS))
+    mine = {**published.names(), "cifar10": known_as(data)}
+    monkeypatch.setattr(published, "names", lambda: mine)
+    with serving(tmp_path / "mirror") as moods:
+        for _ in range(2):  # the second time it is there
+            done = ident_here("pull", "cifar10", "--mirror", moods.url, "--json")
+            assert done.returncode == 0, done.stderr
+            told = {"file": "data/cifar10", "holds": "50000 to train on and 10000 to test on, 32 x 32"}
+            assert json.loads(done.stdout) == told
+        assert len([path for path, range_ in moods.asked if path.endswith(ARCHIVE)]) <= 2  # its size, and itself
+    assert {path.name: path.read_bytes() for path in (tmp_path / "data/cifar10").iterdir()} == CONTENTS
+
+
+def test_what_is_not_the_published_archive_is_not_unpacked(tmp_path: Path) -> None:
+    bad, good = tmp_path / "bad", tmp_path / "good"
+    for folder, data in ((bad, packed(CONTENTS)[:-9]), (good, whole := packed(CONTENTS))):
+        folder.mkdir()
+        (folder / ARCHIVE).write_bytes(data)
+    with pytest.raises(Failed, match=r"none/cifar-10-binary.tar.gz: is not there; .*bad/.*: its sha256 is .*, not"):
+        fetched(known_as(whole, tmp_path / "none", bad), tmp_path / "out")
+    assert list((tmp_path / "out").iterdir()) == []
+    assert fetched(known_as(whole, bad, good), tmp_path / "out").startswith("50000 to train on")
+
+
+@pytest.mark.parametrize(
+    ("data", "says"),
+    [
+        (b"no archive", "is no archive, or damaged"),
+        (packed({NAMES[0] + ".bin": b"short"}), "the archive has no data_batch_2.bin, data_batch_3.bin"),
+        (packed({NAMES[0] + ".bin": b"0" * (N * EACH + 1)}), "data_batch_1.bin: has more than 30730000 bytes"),
+        (packed({name: b"short" for name in CONTENTS}), "data_batch_1.bin: has 5 bytes, not those of 10000 images"),
+    ],
+)
+def test_an_archive_of_something_else(tmp_path: Path, data: bytes, says: str) -> None:
+    (tmp_path / ARCHIVE).write_bytes(data)
+    with pytest.raises(Failed, match=says):
+        fetched(known_as(data, tmp_path), tmp_path / "out")
+
+
+def test_what_lies_there_is_not_lost(tmp_path: Path) -> None:
+    (tmp_path / ARCHIVE).write_bytes(data := packed(CONTENTS))
+    (tmp_path / "out").mkdir()
+    mine = tmp_path / "out" / f"{NAMES[1]}.bin"
+    mine.write_bytes(b"mine")
+    with pytest.raises(Impossible, match=r"data_batch_2.bin: holds something else; give --force"):
+        fetched(known_as(data, tmp_path), tmp_path / "out")
+    assert mine.read_bytes() == b"mine"
+    fetched(known_as(data, tmp_path), tmp_path / "out", force=True)
+    assert mine.read_bytes() == CONTENTS[mine.name]
