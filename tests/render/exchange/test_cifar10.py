@@ -231,7 +231,7 @@ def test_what_is_not_the_published_archive_is_not_unpacked(tmp_path: Path) -> No
         (b"no archive", "is no archive, or damaged"),
         (packed({NAMES[0] + ".bin": b"short"}), "the archive has no data_batch_2.bin, data_batch_3.bin"),
         (packed({NAMES[0] + ".bin": b"0" * (N * EACH + 1)}), "data_batch_1.bin: has more than 30730000 bytes"),
-        (packed({name: b"short" for name in CONTENTS}), "data_batch_1.bin: has 5 bytes, not those of 10000 images"),
+        (packed(dict.fromkeys(CONTENTS, b"short")), "data_batch_1.bin: has 5 bytes, not those of 10000 images"),
     ],
 )
 def test_an_archive_of_something_else(tmp_path: Path, data: bytes, says: str) -> None:
