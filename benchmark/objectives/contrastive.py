@@ -79,10 +79,10 @@ class Contrastive(Objective):
         loss: Tensor = module(anchor, positive, negatives, **more)
         return loss
 
-    def critic(self, points: Tensor) -> Tensor:
-        """The similarities (n, n) of all points (n, k), by the first loss."""
+    def critic(self, a: Tensor, b: Tensor) -> Tensor:
+        """The similarities (m, n) of all points (m, k) with all points (n, k), by the first loss."""
         module: Any = self.losses[0]
-        similarities: Tensor = module.critic(points, points)
+        similarities: Tensor = module.critic(a, b)
         return similarities
 
     def of_both(self, module: Callable[..., Tensor], anchor: Tensor, positive: Tensor) -> Tensor:
@@ -223,6 +223,10 @@ class OwnLoss(Contrastive):
     def __init__(self, name: str, loss: Callable[..., Tensor]) -> None:
         super().__init__([loss if isinstance(loss, nn.Module) else Function(loss)])
         self.name = name
+
+    def critic(self, a: Tensor, b: Tensor) -> Tensor:
+        """How near points are to each other: a loss alone says no more."""
+        return Objective.critic(self, a, b)
 
     def of(self, points: Tensor, comparison: Comparison) -> Tensor:
         """The loss of anchors and a positive for each."""

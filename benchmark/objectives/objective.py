@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import ClassVar
 
+import torch
 from torch import Tensor, nn
 
 from ident.benchmark.pairs.batch import Batch
@@ -28,6 +29,10 @@ class Objective(nn.Module):
     def latents(self, outputs: Tensor) -> Tensor:
         """What of the encoder's outputs (n, outputs * k) stands for the factors: (n, k)."""
         return outputs
+
+    def critic(self, a: Tensor, b: Tensor) -> Tensor:
+        """How alike (m, n) all representations (m, k) are to all others (n, k): if it says no more, how near."""
+        return -torch.cdist(a, b, compute_mode="use_mm_for_euclid_dist")
 
     def learned(self) -> list[float]:
         """What it has learned beside the representation, for the result."""

@@ -1,14 +1,15 @@
 """The bank: the last representation of each image, by which batches of images that look alike are chosen.
 
 Nothing in it knows a factor. What an encoder tells apart already is alike in a group, so that only what it does not yet
-tell apart helps to find an anchor's positive there.
+tell apart helps to find an anchor's positive there. How alike two are is what the objective makes of them: AnInfoNCE
+has learned by then that latents which vary much tell little.
 """
 
 from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import count
 from typing import Any
@@ -19,6 +20,9 @@ from torch import Tensor, nn
 from ident.benchmark.training.schedule import is_number
 from ident.benchmark.training.seeds import Stream, generator_of
 from ident.render.errors import Impossible
+
+Critic = Callable[[Tensor, Tensor], Tensor]
+"""How alike (m, n) all representations (m, dim) are to all others (n, dim)."""
 
 FILLED = 0.9
 """The share of images that must have a representation before there are groups."""
@@ -82,7 +86,7 @@ class Bank(nn.Module):
         self.points.numpy()[index] = points.detach().float().cpu().numpy()  # NumPy writes in this order
         self.seen.numpy()[index] = True
 
-    def choices(self, first: int) -> Iterator[tuple[int, Tensor | None]]:
+    def choices(self, first: int, critic: Critic) -> Iterator[tuple[int, Tensor | None]]:
         """The batches from number `first` on, and the anchors (size,) of those that are of groups.
 
         To be asked for so many batches ahead as it was made for: anchors are chosen when they are asked for.
@@ -90,11 +94,11 @@ class Bank(nn.Module):
         for number in count(first):
             row = self.chosen[number % len(self.chosen)]
             if number >= first + self.ahead or first == 0:
-                anchors = self.choose(number)
+                anchors = self.choose(number, critic)
                 row.copy_(torch.full_like(row, -1) if anchors is None else anchors)
             yield number, row.clone() if row[0] >= 0 else None
 
-    def choose(self, number: int) -> Tensor | None:
+    def choose(self, number: int, critic: Critic) -> Tensor | None:
         """The anchors (size,) of batch `number`, group behind group; None where it shall be a plain one."""
         generator = generator_of(self.seed, Stream.GROUPS, number)
         drawn = float(torch.rand((), generator=generator))
@@ -102,14 +106,14 @@ class Bank(nn.Module):
             return None
         centres = self.seen.nonzero()[:, 0]
         centres = centres[torch.randperm(len(centres), generator=generator)[: self.batch_size // self.groups.size]]
-        return self.alike(centres).flatten()
+        return self.alike(centres, critic).flatten()
 
-    def alike(self, images: Tensor) -> Tensor:
-        """The images (m, size) that are nearest to each of some (m,) by their representations, themselves included."""
-        away = torch.cdist(self.points[images], self.points, compute_mode="use_mm_for_euclid_dist")
-        away[:, ~self.seen] = math.inf
-        away[torch.arange(len(images)), images] = -1
-        return away.topk(self.groups.size, largest=False).indices
+    def alike(self, images: Tensor, critic: Critic) -> Tensor:
+        """The images (m, size) that are most alike to each of some (m,), themselves included."""
+        similarities = critic(self.points[images], self.points)
+        similarities[:, ~self.seen] = -math.inf
+        similarities[torch.arange(len(images)), images] = math.inf
+        return similarities.topk(self.groups.size).indices
 
 
 def memory() -> int:

@@ -169,7 +169,7 @@ class RowTask:
         self.pairs.ready()
         choices: Iterator[tuple[int, Tensor | None]] = ((number, None) for number in count(first))
         if isinstance(self.memory, Bank):
-            choices = self.memory.choices(first)
+            choices = self.memory.choices(first, self.critic)
         drawn = (self.batch(*choice) for choice in choices)
         if ahead := self.source.ahead:
             drawn = (batch for _, batch in in_order(lambda choice: self.batch(*choice), choices, ahead=ahead))
@@ -210,6 +210,12 @@ class RowTask:
             return nullcontext(), standing(self.encoder)
 
         return torch.cat([checkpoint(self.encoder, part, use_reentrant=False, context_fn=contexts) for part in parts])
+
+    def critic(self, a: Tensor, b: Tensor) -> Tensor:
+        """How alike (m, n) representations (m, k) and (n, k) are to the objective as it is, on the CPU."""
+        with torch.no_grad():
+            similarities: Tensor = self.objective.critic(a.to(self.device), b.to(self.device))
+        return similarities.cpu()
 
     def represent(self, observations: Tensor) -> Tensor:
         """What stands for the factors (n, k) of observations (n, ...)."""
@@ -335,12 +341,10 @@ class RowTask:
         if learned := self.objective.learned():
             known["learned"] = learned
         if self.run.row.objective.name in theory.WITH_CRITIC:
-            objective: Any = self.objective
 
             def critic(points: Float64s) -> Float64s:
-                with torch.no_grad():
-                    similarities: Tensor = objective.critic(torch.from_numpy(points).to(self.device))
-                return similarities.double().cpu().numpy()
+                here = torch.from_numpy(points)
+                return self.critic(here, here).double().numpy()
 
             known["critic"] = critic
         return known

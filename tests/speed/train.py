@@ -25,6 +25,7 @@ from ident.benchmark.latents import distributions, spaces
 from ident.benchmark.losses import contrastive as losses
 from ident.benchmark.losses import similarities
 from ident.benchmark.models import encoders
+from ident.benchmark.objectives.contrastive import InfoNCE
 from ident.benchmark.pairs.bank import Bank, Groups
 from ident.benchmark.sources.data import Data
 from ident.benchmark.suites import datasets, runs, suite, tiers
@@ -142,12 +143,13 @@ def choosing() -> Step:
     images, size = tier.render.train, tier.unsupervised.batch_size
     bank = Bank(Groups(32, (1.0, 1.0)), images=images, dim=10, batch_size=size, steps=10**6, ahead=8, seed=0)
     bank.remember(torch.arange(images), torch.randn(images, 10, generator=generator))
+    critic = InfoNCE("normal").critic
     shown, points = torch.randint(images, (2 * size,), generator=generator), torch.randn(2 * size, 10)
     numbers = count()
 
     def choose() -> None:
         bank.remember(shown, points)
-        assert bank.choose(next(numbers)) is not None
+        assert bank.choose(next(numbers), critic) is not None
 
     return choose
 

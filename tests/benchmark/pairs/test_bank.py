@@ -11,12 +11,15 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ident.benchmark.objectives.contrastive import AnInfoNCE
+from ident.benchmark.objectives.objective import Objective
 from ident.benchmark.pairs import bank
 from ident.benchmark.pairs.bank import Bank, Groups
 from ident.render.errors import Impossible
 
 SIZES: dict[str, Any] = {"images": 40, "dim": 3, "batch_size": 12, "steps": 100, "ahead": 3, "seed": 0}
 GROUPS = Groups(4, (0.5, 0.9))
+nearness = Objective().critic
 
 
 def filled(groups: Groups = GROUPS, **changes: Any) -> Bank:
@@ -33,16 +36,27 @@ def test_groups_are_the_nearest_by_brute_force(image: int, seed: int) -> None:
     full = filled()
     points = torch.randn(40, 3, generator=torch.Generator().manual_seed(seed))
     full.remember(torch.arange(40), points)
-    (group,) = full.alike(torch.tensor([image]))
+    (group,) = full.alike(torch.tensor([image]), nearness)
     away = (points - points[image]).norm(dim=1)
     assert int(group[0]) == image
     assert set(group.tolist()) == set(away.argsort()[:4].tolist())
 
 
+def test_alike_is_what_the_objective_makes_of_it() -> None:
+    full, objective = filled(), AnInfoNCE(dim=3)
+    precisions = torch.tensor([0.01, 1.0, 100.0])
+    objective.losses[0].log_precisions.data.copy_(precisions.log())  # type: ignore[operator, union-attr]
+    with torch.no_grad():
+        groups = full.alike(torch.arange(40), objective.critic)
+    away = ((full.points[:, None] - full.points).square() * precisions).sum(-1)
+    assert torch.equal(groups.sort().values, away.topk(4, largest=False).indices.sort().values)
+    assert not torch.equal(groups.sort().values, full.alike(torch.arange(40), nearness).sort().values)
+
+
 def test_what_was_not_seen_is_in_no_group() -> None:
     full = filled()
     full.seen[::3] = False
-    assert bool(full.seen[full.alike(full.seen.nonzero()[:, 0])].all())
+    assert bool(full.seen[full.alike(full.seen.nonzero()[:, 0], nearness)].all())
 
 
 def test_of_an_image_that_is_there_twice_the_last_is_kept() -> None:
@@ -55,8 +69,10 @@ def test_of_an_image_that_is_there_twice_the_last_is_kept() -> None:
 def test_groups_wait_for_the_bank_and_give_way_to_plain_batches() -> None:
     empty = Bank(GROUPS, **SIZES)
     empty.remember(torch.arange(35), torch.ones(35, 3))
-    assert [anchors for _, anchors in islice(empty.choices(0), 50)] == [None] * 50  # 35 of 40 are not nine tenths
-    kinds = [anchors is not None for _, anchors in islice(filled().choices(0), 100)]
+    assert [anchors for _, anchors in islice(empty.choices(0, nearness), 50)] == [
+        None
+    ] * 50  # 35 of 40 are not nine tenths
+    kinds = [anchors is not None for _, anchors in islice(filled().choices(0, nearness), 100)]
     assert all(kinds[:50])
     assert not any(kinds[90:])
     assert 0 < sum(kinds[50:90]) < 40
@@ -66,8 +82,8 @@ def test_groups_wait_for_the_bank_and_give_way_to_plain_batches() -> None:
 
 def test_anchors_that_are_not_chosen_ahead_follow_from_all_that_was_remembered() -> None:
     full = filled(ahead=0)
-    for number, anchors in islice(full.choices(20), 10):
-        again = full.choose(number)
+    for number, anchors in islice(full.choices(20, nearness), 10):
+        again = full.choose(number, nearness)
         assert anchors is not None
         assert again is not None
         assert torch.equal(anchors, again)
@@ -78,7 +94,7 @@ def test_anchors_are_chosen_so_many_steps_ahead_and_the_same_after_a_stop() -> N
     def train(one: Bank, first: int, steps: int, chosen: list[Any]) -> None:
         """As a loop that asks for batches ahead, and remembers what each step has seen."""
         waiting = list[Any]()
-        for number, anchors in one.choices(first):
+        for number, anchors in one.choices(first, nearness):
             waiting.append((number, anchors))
             if len(waiting) > one.ahead:
                 step, anchors = waiting.pop(0)

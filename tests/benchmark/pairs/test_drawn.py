@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 
+from ident.benchmark.objectives.objective import Objective
 from ident.benchmark.pairs.batch import Batch, PositivePairs
 from ident.benchmark.pairs.drawn import POOL, Drawn
 from ident.benchmark.sources.mixed import Latents, Mixed
@@ -60,7 +61,7 @@ def test_groups_are_of_anchors_that_are_found_alike() -> None:
     pairs = grouped()
     assert pairs.bank is not None
     pairs.bank.remember(torch.arange(POOL), pairs.pool * torch.tensor([1.0, 0, 0]))
-    (_, anchors), _ = (next(pairs.bank.choices(1)) for _ in range(2))
+    (_, anchors), _ = (next(pairs.bank.choices(1, Objective().critic)) for _ in range(2))
     assert anchors is not None
     batch = pairs.batch(1, 64, anchors)
     assert batch.images is not None
