@@ -18,8 +18,8 @@ from ident.render.store.codecs import CODECS
 from ident.render.store.files import check_folder
 from ident.render.store.storage import Storage
 
-FETCHES = {"mnist": digits.fetch, "cifar10": cifar10.fetch}
-"""What brings the files of a published dataset that mirrors have."""
+MIRRORED = {"mnist": (digits.fetch, "{:.0f}".format), "cifar10": (cifar10.fetch, in_bytes)}
+"""What brings the files of a published dataset that mirrors have, and how it counts."""
 
 EPILOG = """\b
 Examples:
@@ -39,7 +39,7 @@ Examples:
     "--mirror",
     multiple=True,
     metavar="URL",
-    help="Another place that has the same; may be given again. Of mnist and cifar10 it is asked first.",
+    help=f"Another place that has the same; may be given again. Of {' and '.join(MIRRORED)} it is asked first.",
 )
 @click.option(
     "--codec", type=click.Choice(list(CODECS)), default="compact", show_default=True, help="For what comes in archives."
@@ -82,7 +82,7 @@ def pull(
     alone = source in single.SINGLES and source in published.names()
     known = published.names().get(source)
     for option, useful, why in (
-        ("mirror", not packed, "only a folder with a dataset.json has mirrors, and mnist and cifar10"),
+        ("mirror", not packed, "only a folder with a dataset.json has mirrors, and " + " and ".join(MIRRORED)),
         ("codec", packed and not alone, "a folder with a dataset.json, and a single file, come as they are"),
         ("zenodo", published.is_published(source), "only for names and records Zenodo is asked"),
     ):
@@ -98,8 +98,9 @@ def pull(
         say_file(Path(place), single.SINGLES[source].file, described, as_json=as_json)
         return
     if known is not None and known.sums:
-        with progress(f"fetching {source}") as done:
-            described = FETCHES[source](known, mirror, Storage(place).here, force=force, tell=done)
+        fetch, words = MIRRORED[source]
+        with progress(f"fetching {source}", words) as done:
+            described = fetch(known, mirror, Storage(place).here, force=force, tell=done)
         say_file(Path(place), "", described, as_json=as_json)
         return
     if packed:

@@ -80,10 +80,11 @@ class Contrastive(Objective):
         return loss
 
     def critic(self, a: Tensor, b: Tensor) -> Tensor:
-        """The similarities (m, n) of all points (m, k) with all points (n, k), by the first loss."""
-        module: Any = self.losses[0]
-        similarities: Tensor = module.critic(a, b)
-        return similarities
+        """The similarities (m, n) of all points (m, k) with all points (n, k): the mean of those of all losses."""
+        if not all(hasattr(module, "critic") for module in self.losses):
+            return super().critic(a, b)
+        losses: Any = self.losses
+        return torch.stack([module.critic(a, b) for module in losses]).mean(0)
 
     def of_both(self, module: Callable[..., Tensor], anchor: Tensor, positive: Tensor) -> Tensor:
         """The loss of pairs (n, k) in both directions: all others, anchors and positives, are negatives of either."""
@@ -225,7 +226,7 @@ class OwnLoss(Contrastive):
         self.name = name
 
     def critic(self, a: Tensor, b: Tensor) -> Tensor:
-        """How near points are to each other: a loss alone says no more."""
+        """How near points are to each other, as the loss of a user has no critic."""
         return Objective.critic(self, a, b)
 
     def of(self, points: Tensor, comparison: Comparison) -> Tensor:

@@ -31,7 +31,7 @@ class Objective(nn.Module):
         return outputs
 
     def critic(self, a: Tensor, b: Tensor) -> Tensor:
-        """How alike (m, n) all representations (m, k) are to all others (n, k): if it says no more, how near."""
+        """How alike (m, n) all representations (m, k) are to all others (n, k): by default, how near."""
         return -torch.cdist(a, b, compute_mode="use_mm_for_euclid_dist")
 
     def learned(self) -> list[float]:

@@ -1,8 +1,8 @@
 """The bank: the last representation of each image, by which batches of images that look alike are chosen.
 
 Nothing in it knows a factor. What an encoder tells apart already is alike in a group, so that only what it does not yet
-tell apart helps to find an anchor's positive there. How alike two are is what the objective makes of them: AnInfoNCE
-has learned by then that latents which vary much tell little.
+tell apart helps to find an anchor's positive there. How alike two are is what the objective's critic makes of them:
+AnInfoNCE learns that latents which vary much tell little.
 """
 
 from __future__ import annotations

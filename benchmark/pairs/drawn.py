@@ -53,8 +53,8 @@ class Drawn(Pairs):
     marginal is uniform, and so the same in each of its parts; latents that nothing mixes need no curriculum.
 
     With `groups` of so many pairs, anchors are of a pool that is drawn once, their positives are drawn each time, and
-    batches are of anchors that the encoder finds alike, each group compared within itself: see `bank`. They give way to
-    plain batches over the share `fade` of the training. `dim` is that of the representations.
+    batches are of anchors that the objective finds alike, each group compared within itself: see `bank`. They give way
+    to plain batches over the share `fade` of the training. `dim` is that of the representations.
     """
 
     def __init__(

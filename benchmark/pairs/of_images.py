@@ -32,7 +32,7 @@ POSITIVES = {"auto": "auto", "exact": "rendered", "nearest": "nearest"}
 class OfImages(Pairs):
     """Pairs of stored images. With `both` each positive is an anchor, too.
 
-    With `groups` of so many pairs, batches are of images that the encoder finds alike, each group compared within
+    With `groups` of so many pairs, batches are of images that the objective finds alike, each group compared within
     itself: see `bank`. They give way to plain batches over the share `fade` of the training. `dim` is that of the
     representations.
     """

@@ -191,10 +191,11 @@ def concentration(text: str) -> float | None:
 def mass_moved(latent_space: str, marginal: str, dim: int) -> float:
     """The share of its mass that would have to be moved to make a marginal uniform: 1/2 int |p - uniform|.
 
-    Of von Mises-Fisher marginals on a sphere of radius 1, and of noise around the middle of a box; else 0.
+    Of von Mises-Fisher marginals on a sphere of radius 1, and of noise around the middle of a box; of all else, also of
+    products of spaces, 0.
     """
     space, name = latent_space.partition("(")[0], marginal.partition("(")[0]
-    if (space, name) not in {("sphere", "vmf"), *(("box", noise) for noise in NOISES)}:
+    if "*" in latent_space or (space, name) not in {("sphere", "vmf"), *(("box", noise) for noise in NOISES)}:
         return 0.0
     rng, count = np.random.default_rng(0), min(MOST_POINTS, MOST_NUMBERS // dim)
     if space == "sphere":

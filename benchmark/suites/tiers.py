@@ -114,7 +114,7 @@ class Tier:
         if "first" in self.pairs:
             raise Impossible(
                 "pairs, first: groups of latents are gone, as no method may know what a latent is; leave it out, and "
-                "give groups = 32, which are of images that the encoder finds alike"
+                "give groups = 32, which are of images that are found alike"
             )
         if not (is_number(self.scale) and 0 < self.scale < math.inf):
             raise Impossible(f"scale {self.scale!r}: give a number above 0")

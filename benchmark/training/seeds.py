@@ -45,7 +45,7 @@ def generator_of(seed: int, *number: int, device: torch.device | str = "cpu") ->
 def in_turn(count: int, number: int, n: int, seed: int, *of: int) -> Int64s:
     """Which n of `count` batch `number` has: all come once, in an order of its own, before any comes again.
 
-    The orders are of a stream of a seed.
+    Orders are drawn from the stream `of` a seed.
     """
     epochs, places = np.divmod(np.arange(number * n, (number + 1) * n), count)
     parts = []

@@ -22,7 +22,8 @@ from ident.render.errors import Failed, Impossible
 from ident.render.exchange.pickles import read_pickle
 from ident.render.exchange.pictures import check_png
 from ident.render.exchange.published import Published
-from ident.render.store.files import bounded, check_room, content, make_folder, make_inside, read, write
+from ident.render.store.files import PART, bounded, check_room, content, make_folder, make_inside, read, write
+from ident.render.store.files import sha256 as sum_of
 from ident.render.store.storage import Storage
 
 SIDE, CHANNELS, PER_FILE = 32, 3, 10_000
@@ -158,26 +159,27 @@ def checked(labels: Int64s) -> Int64s:
     return listed(labels.tolist(), len(labels))
 
 
-def fetch(published: Published, mirrors: Sequence[str], out: Path, *, force: bool, tell: Tell) -> str:
+def fetch(entry: Published, mirrors: Sequence[str], out: Path, *, force: bool, tell: Tell) -> str:
     """Bring the binary files into a folder, out of the archive of the first mirror that has it; says what they hold.
 
-    What counts is the sum of the archive. Files that are there already are read, not fetched.
+    What counts are the sums of the archive and of each file in it. Files that are there already are not fetched again.
     """
     make_folder(out.absolute())
     make_inside(out.parent, out.name)
     paths = [out / f"{name}.bin" for names in FILES.values() for name in names]
-    if force or not all(path.is_file() for path in paths):
+    if wanted := [path for path in paths if not (path.is_file() and sum_of(path) == entry.sums[path.name])]:
+        for path in wanted:
+            if path.exists() and not force:
+                raise Impossible(f"{path}: holds something else; give --force to overwrite it, or another --out")
         check_room(out, len(paths) * PER_FILE * EACH + LARGEST_ARCHIVE, "the files are to come,")
-        ((name, digest),) = published.sums.items()
-        with TemporaryFile(dir=out) as file:
-            bring(file, name, digest, [*mirrors, *published.mirrors], tell)
-            for path, data in zip(paths, unpacked(file, [path.name for path in paths]), strict=True):
-                if path.exists() and not force and path.read_bytes() != data:
-                    raise Impossible(f"{path}: holds something else; give --force to overwrite it, or another --out")
-                write(path, data)
+        with TemporaryFile(dir=out, prefix=PART) as file:
+            bring(file, entry.file, entry.sums[entry.file], [*mirrors, *entry.mirrors], tell)
+            contents = unpacked(file, entry.file, {path.name: entry.sums[path.name] for path in wanted})
+        for path in wanted:
+            write(path, contents[path.name])
     splits = read_cifar10(paths)
-    there = " and ".join(f"{len(labels)} to {split} on" for split, (_, labels) in splits.items())
-    return f"{there}, {SIDE} x {SIDE}"
+    counts = " and ".join(f"{len(labels)} to {split} on" for split, (_, labels) in splits.items())
+    return f"{counts}, {SIDE} x {SIDE}"
 
 
 def bring(file: IO[bytes], name: str, digest: str, mirrors: Sequence[str], tell: Tell) -> None:
@@ -191,7 +193,7 @@ def bring(file: IO[bytes], name: str, digest: str, mirrors: Sequence[str], tell:
             size = place.size(name) or 0
             for piece in bounded(place.stream(name), LARGEST_ARCHIVE, name):
                 summed.update(piece)
-                file.write(piece)
+                keep(file, piece)
                 tell(file.tell(), max(size, file.tell()))
         except FileNotFoundError:
             faults.append(f"{place.path(name)}: is not there")
@@ -204,18 +206,29 @@ def bring(file: IO[bytes], name: str, digest: str, mirrors: Sequence[str], tell:
     raise Failed("; ".join(faults))
 
 
-def unpacked(file: IO[bytes], names: Sequence[str]) -> list[bytes]:
-    """The files of these names in an archive, each of the size that a binary file has."""
-    file.seek(0)
-    found = dict[str, bytes]()
+def keep(file: IO[bytes], piece: bytes) -> None:
+    """Write a piece; an error is none of the mirror's."""
     try:
-        with tarfile.open(fileobj=file, mode="r:gz") as archive:
-            for member in archive:
+        file.write(piece)
+    except OSError as error:
+        raise Impossible(f"the archive cannot be kept ({error.strerror}); make room, or give another --out") from error
+
+
+def unpacked(file: IO[bytes], archive: str, sums: Mapping[str, str]) -> dict[str, bytes]:
+    """The files of these names and sums in an archive of binary files."""
+    file.seek(0)
+    contents = dict[str, bytes]()
+    try:
+        with tarfile.open(fileobj=file, mode="r:gz") as members:
+            for member in members:
                 name = member.name.rpartition("/")[2]
-                if name in names and member.isfile() and (data := archive.extractfile(member)):
-                    found[name] = content(data, name, PER_FILE * EACH)
+                if name in sums and member.isfile() and (data := members.extractfile(member)):
+                    contents[name] = content(data, name, PER_FILE * EACH)
     except (tarfile.TarError, EOFError, OSError, zlib.error) as error:
-        raise Failed(f"is no archive, or damaged ({error})") from error
-    if missing := [name for name in names if name not in found]:
-        raise Failed(f"the archive has no {', '.join(missing)}")
-    return [found[name] for name in names]
+        raise Failed(f"{archive}: is no archive, or damaged ({error})") from error
+    for name, digest in sums.items():
+        if name not in contents:
+            raise Failed(f"{archive}: has no {name}")
+        if (wrong := sha256(contents[name]).hexdigest()) != digest:
+            raise Failed(f"{archive}: the sha256 of its {name} is {wrong}, not {digest}")
+    return contents

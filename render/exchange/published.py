@@ -35,7 +35,8 @@ class Archive:
 class Published:
     """A dataset that others have published: a Zenodo record, and its archives by what is put behind the name.
 
-    Or the one file of it that is kept as it is; or mirrors, and the sha256 of each of several files, or of an archive.
+    Or the one file of it that is kept as it is; or mirrors, and the sha256 of each of several files, which may lie in
+    the one file.
     """
 
     record: str = ""
@@ -47,7 +48,7 @@ class Published:
     @property
     def places(self) -> list[str]:
         """Where it lies, and what it is called there."""
-        files = [*self.archives.values(), *filter(None, [self.file]), *self.sums]
+        files = dict.fromkeys([*self.archives.values(), *filter(None, [self.file]), *self.sums])
         return [*([f"zenodo:{self.record}"] if self.record else self.mirrors), *files]
 
 

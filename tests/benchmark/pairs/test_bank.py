@@ -11,7 +11,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ident.benchmark.objectives.contrastive import AnInfoNCE
+from ident.benchmark.objectives.contrastive import AnInfoNCE, Contrastive, Ensemble
 from ident.benchmark.objectives.objective import Objective
 from ident.benchmark.pairs import bank
 from ident.benchmark.pairs.bank import Bank, Groups
@@ -53,6 +53,15 @@ def test_alike_is_what_the_objective_makes_of_it() -> None:
     assert not torch.equal(groups.sort().values, full.alike(torch.arange(40), nearness).sort().values)
 
 
+def test_of_several_losses_alike_is_their_mean_and_without_a_critic_what_is_near() -> None:
+    a, b = torch.randn(2, 5, 3, generator=torch.Generator().manual_seed(0))
+    both = Ensemble(dim=3, conditionals=2)
+    both.losses[1].log_precisions.data += 2  # type: ignore[operator, union-attr]
+    one, other = (loss.critic(a, b) for loss in both.losses)  # type: ignore[operator]
+    torch.testing.assert_close(both.critic(a, b), (one + other) / 2)
+    torch.testing.assert_close(Contrastive([torch.nn.Identity()]).critic(a, b), -torch.cdist(a, b))
+
+
 def test_what_was_not_seen_is_in_no_group() -> None:
     full = filled()
     full.seen[::3] = False
@@ -69,9 +78,8 @@ def test_of_an_image_that_is_there_twice_the_last_is_kept() -> None:
 def test_groups_wait_for_the_bank_and_give_way_to_plain_batches() -> None:
     empty = Bank(GROUPS, **SIZES)
     empty.remember(torch.arange(35), torch.ones(35, 3))
-    assert [anchors for _, anchors in islice(empty.choices(0, nearness), 50)] == [
-        None
-    ] * 50  # 35 of 40 are not nine tenths
+    # 35 of 40 are not nine tenths.
+    assert all(anchors is None for _, anchors in islice(empty.choices(0, nearness), 50))
     kinds = [anchors is not None for _, anchors in islice(filled().choices(0, nearness), 100)]
     assert all(kinds[:50])
     assert not any(kinds[90:])

@@ -36,7 +36,8 @@ def test_the_mass_moved_in_a_box_of_one_dimension() -> None:
     expected = np.maximum(1 - density / density.mean(), 0).mean()
     assert theory.mass_moved("box(1, 0, 1)", "normal(0.25)", 1) == pytest.approx(expected, abs=0.005)
     assert theory.mass_moved("box(2, 0, 1)", "normal(100)", 2) < 0.001
-    for space, marginal in (("sphere", "uniform"), ("unbounded", "normal(1)"), ("sphere", "normal(1)")):
+    elsewhere = ("sphere", "normal(1)"), ("box(1) * sphere(2)", "normal(1)"), ("sphere(2) * box(1)", "vmf(1)")
+    for space, marginal in (("sphere", "uniform"), ("unbounded", "normal(1)"), *elsewhere):
         assert theory.mass_moved(space, marginal, 3) == 0
 
 

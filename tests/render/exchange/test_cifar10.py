@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import io
 import json
+import os
 import struct
 import tarfile
 from collections.abc import Callable, Mapping
@@ -188,9 +190,9 @@ def packed(contents: Mapping[str, bytes]) -> bytes:
     return file.getvalue()
 
 
-def known_as(data: bytes, *mirrors: Path) -> published.Published:
-    """The published one, if this were its archive and these its mirrors."""
-    sums = {ARCHIVE: hashlib.sha256(data).hexdigest()}
+def known_as(data: bytes, *mirrors: Path, contents: Mapping[str, bytes] = CONTENTS) -> published.Published:
+    """The published one, if this were its archive, these what is in it, and these its mirrors."""
+    sums = {name: hashlib.sha256(content).hexdigest() for name, content in {ARCHIVE: data, **contents}.items()}
     return replace(published.names()["cifar10"], sums=sums, mirrors=tuple(map(str, mirrors)))
 
 
@@ -229,9 +231,9 @@ def test_what_is_not_the_published_archive_is_not_unpacked(tmp_path: Path) -> No
     ("data", "says"),
     [
         (b"no archive", "is no archive, or damaged"),
-        (packed({NAMES[0] + ".bin": b"short"}), "the archive has no data_batch_2.bin, data_batch_3.bin"),
+        (packed({f"{NAMES[0]}.bin": CONTENTS[f"{NAMES[0]}.bin"]}), "cifar-10-binary.tar.gz: has no data_batch_2.bin"),
         (packed({NAMES[0] + ".bin": b"0" * (N * EACH + 1)}), "data_batch_1.bin: has more than 30730000 bytes"),
-        (packed(dict.fromkeys(CONTENTS, b"short")), "data_batch_1.bin: has 5 bytes, not those of 10000 images"),
+        (packed(dict.fromkeys(CONTENTS, b"short")), "the sha256 of its data_batch_1.bin is .*, not"),
     ],
 )
 def test_an_archive_of_something_else(tmp_path: Path, data: bytes, says: str) -> None:
@@ -240,13 +242,35 @@ def test_an_archive_of_something_else(tmp_path: Path, data: bytes, says: str) ->
         fetched(known_as(data, tmp_path), tmp_path / "out")
 
 
-def test_what_lies_there_is_not_lost(tmp_path: Path) -> None:
+@pytest.mark.parametrize("other", [b"mine", b"\3" * N * EACH])
+def test_what_lies_there_is_not_lost(tmp_path: Path, other: bytes) -> None:
     (tmp_path / ARCHIVE).write_bytes(data := packed(CONTENTS))
-    (tmp_path / "out").mkdir()
+    fetched(known_as(data, tmp_path), tmp_path / "out")
     mine = tmp_path / "out" / f"{NAMES[1]}.bin"
-    mine.write_bytes(b"mine")
+    mine.write_bytes(other)
     with pytest.raises(Impossible, match=r"data_batch_2.bin: holds something else; give --force"):
-        fetched(known_as(data, tmp_path), tmp_path / "out")
-    assert mine.read_bytes() == b"mine"
+        fetched(known_as(data), tmp_path / "out")  # nothing is asked for it
+    assert mine.read_bytes() == other
     fetched(known_as(data, tmp_path), tmp_path / "out", force=True)
     assert mine.read_bytes() == CONTENTS[mine.name]
+
+
+def test_what_is_not_a_file_is_not_read(tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    os.mkfifo(tmp_path / "out" / f"{NAMES[1]}.bin")
+    with pytest.raises(Impossible, match=r"data_batch_2.bin: holds something else; give --force"):
+        fetched(known_as(b""), tmp_path / "out")
+
+
+class Full(io.BytesIO):
+    """A file on a disk that is full."""
+
+    def write(self, _: object) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def test_a_full_disk_is_not_the_mirrors_fault(tmp_path: Path) -> None:
+    (tmp_path / ARCHIVE).write_bytes(data := packed(CONTENTS))
+    sums = known_as(data).sums[ARCHIVE]
+    with pytest.raises(Impossible, match="the archive cannot be kept"):
+        cifar10.bring(Full(), ARCHIVE, sums, [str(tmp_path)], lambda *_: None)
