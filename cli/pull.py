@@ -25,7 +25,6 @@ EPILOG = """\b
 Examples:
   ident pull 3dident                        data/3dident and data/3dident-test
   ident pull mnist                          data/mnist, four files
-  ident pull cifar10                        data/cifar10, six files
   ident pull https://example.org/3dident
   ident pull s3://bucket/3dident --out data/mine
 """
