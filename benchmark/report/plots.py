@@ -31,6 +31,8 @@ TREES = 1000
 """Samples that trees of a heat map are fitted on and tested on."""
 MOST_BARS = 4
 """Metrics that bars show of each factor."""
+FEW = 8
+"""Values that stand below a horizontal axis themselves."""
 ROOM = 0.94
 """The share of a figure's width that a legend may have."""
 
@@ -127,9 +129,16 @@ def papers_figure(suite: Suite, name: str, lines: Sequence[Line]) -> Figure:
 
 
 def set_horizontal(axes: Axes, suite: Suite, name: str, lines: Sequence[Line]) -> None:
-    """The horizontal axis of a figure: by its logarithm, to the base of 2 where all values are powers of it."""
-    halves = all(line.row.x > 0 and math.log2(line.row.x).is_integer() for line in lines)
+    """The horizontal axis of a figure: by its logarithm, to the base of 2 where all values are powers of it.
+
+    Where they are not, and few, they stand below it themselves.
+    """
+    values = sorted({line.row.x for line in lines})
+    halves = all(x > 0 and math.log2(x).is_integer() for x in values)
     axes.set_xscale("log", base=2 if halves else 10)
+    if not halves and 0 < len(values) <= FEW and values[0] > 0:
+        axes.set_xticks(values, [f"{x:g}" for x in values])
+        axes.minorticks_off()
     axes.set_xlabel(plain(suite.axes.get(name, "")))
 
 
@@ -179,7 +188,7 @@ def groups_figure(lines: Sequence[Line]) -> Figure:
 
 def learned_figure(lines: Sequence[Line]) -> Figure:
     """Lambda as it is learned, in rising order of where it ends, and the truth as dashed lines."""
-    figure, panels = grid(len(lines), across=2, height=2.8)
+    figure, panels = grid(len(lines), across=min(2, len(lines)), height=2.8)
     for axes, line in zip(panels, lines, strict=True):
         row, first = line.row, line.results["unsupervised"][0]
         names = [name for name in (first.history[0] if first.history else ()) if name.startswith("lambda")]
