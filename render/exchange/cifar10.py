@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import tarfile
 import warnings
 import zlib
 from collections.abc import Callable, Mapping, Sequence
-from hashlib import sha256
 from io import BytesIO
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -19,11 +19,11 @@ from PIL import Image
 
 from ident.render.aliases import Int64s, Tell, Uint8s
 from ident.render.errors import Failed, Impossible
+from ident.render.exchange.mirrors import from_first, holds
 from ident.render.exchange.pickles import read_pickle
 from ident.render.exchange.pictures import check_png
 from ident.render.exchange.published import Published
 from ident.render.store.files import PART, bounded, check_room, content, make_folder, make_inside, read, write
-from ident.render.store.files import sha256 as sum_of
 from ident.render.store.storage import Storage
 
 SIDE, CHANNELS, PER_FILE = 32, 3, 10_000
@@ -167,43 +167,32 @@ def fetch(entry: Published, mirrors: Sequence[str], out: Path, *, force: bool, t
     make_folder(out.absolute())
     make_inside(out.parent, out.name)
     paths = [out / f"{name}.bin" for names in FILES.values() for name in names]
-    if wanted := [path for path in paths if not (path.is_file() and sum_of(path) == entry.sums[path.name])]:
-        for path in wanted:
-            if path.exists() and not force:
-                raise Impossible(f"{path}: holds something else; give --force to overwrite it, or another --out")
+    if wanted := [path for path in paths if not holds(path, entry.sums[path.name], force=force)]:
         check_room(out, len(paths) * PER_FILE * EACH + LARGEST_ARCHIVE, "the files are to come,")
         with TemporaryFile(dir=out, prefix=PART) as file:
             bring(file, entry.file, entry.sums[entry.file], [*mirrors, *entry.mirrors], tell)
             contents = unpacked(file, entry.file, {path.name: entry.sums[path.name] for path in wanted})
         for path in wanted:
             write(path, contents[path.name])
-    splits = read_cifar10(paths)
-    counts = " and ".join(f"{len(labels)} to {split} on" for split, (_, labels) in splits.items())
+    counts = " and ".join(f"{len(names) * PER_FILE} to {split} on" for split, names in FILES.items())
     return f"{counts}, {SIDE} x {SIDE}"
 
 
 def bring(file: IO[bytes], name: str, digest: str, mirrors: Sequence[str], tell: Tell) -> None:
     """Fill a file with that of a name and a sum, from the first mirror that has it."""
-    faults = list[str]()
-    for mirror in mirrors:
-        place, summed = Storage(mirror), sha256()
+
+    def get(place: Storage, name: str) -> None:
+        summed, size = hashlib.sha256(), place.size(name) or 0
         file.seek(0)
         file.truncate()
-        try:
-            size = place.size(name) or 0
-            for piece in bounded(place.stream(name), LARGEST_ARCHIVE, name):
-                summed.update(piece)
-                keep(file, piece)
-                tell(file.tell(), max(size, file.tell()))
-        except FileNotFoundError:
-            faults.append(f"{place.path(name)}: is not there")
-        except (Failed, OSError) as error:
-            faults.append(f"{place.path(name)}: {error}")
-        else:
-            if summed.hexdigest() == digest:
-                return
-            faults.append(f"{place.path(name)}: its sha256 is {summed.hexdigest()}, not {digest}")
-    raise Failed("; ".join(faults))
+        for piece in bounded(place.stream(name), LARGEST_ARCHIVE, name):
+            summed.update(piece)
+            keep(file, piece)
+            tell(file.tell(), max(size, file.tell()))
+        if (wrong := summed.hexdigest()) != digest:
+            raise Failed(f"its sha256 is {wrong}, not {digest}")
+
+    from_first(mirrors, [name], get)
 
 
 def keep(file: IO[bytes], piece: bytes) -> None:
@@ -229,6 +218,6 @@ def unpacked(file: IO[bytes], archive: str, sums: Mapping[str, str]) -> dict[str
     for name, digest in sums.items():
         if name not in contents:
             raise Failed(f"{archive}: has no {name}")
-        if (wrong := sha256(contents[name]).hexdigest()) != digest:
+        if (wrong := hashlib.sha256(contents[name]).hexdigest()) != digest:
             raise Failed(f"{archive}: the sha256 of its {name} is {wrong}, not {digest}")
     return contents

@@ -14,8 +14,9 @@ import numpy as np
 
 from ident.render.aliases import Tell, Uint8s
 from ident.render.errors import Failed, Impossible
+from ident.render.exchange.mirrors import from_first, holds
 from ident.render.exchange.published import Published
-from ident.render.store.files import check_room, make_folder, make_inside, read, sha256, write
+from ident.render.store.files import check_room, make_folder, make_inside, read, write
 from ident.render.store.storage import Storage
 
 FILES: Mapping[str, tuple[str, str]] = {
@@ -104,9 +105,7 @@ def fetch(published: Published, mirrors: Sequence[str], out: Path, *, force: boo
     check_room(out, len(NAMES) * LARGEST_FETCHED, "the files are to come,")
     for number, name in enumerate(NAMES):
         path = out / name
-        if not (path.is_file() and sha256(path) == published.sums[name]):
-            if path.exists() and not force:
-                raise Impossible(f"{path}: holds something else; give --force to overwrite it, or another --out")
+        if not holds(path, published.sums[name], force=force):
             write(path, fetched(name, published.sums[name], [*mirrors, *published.mirrors]))
         tell(number + 1, len(NAMES))
     return described(out)
@@ -114,22 +113,15 @@ def fetch(published: Published, mirrors: Sequence[str], out: Path, *, force: boo
 
 def fetched(name: str, digest: str, mirrors: Sequence[str]) -> bytes:
     """An unpacked file of the sum that it should have, from the first mirror that has it."""
-    faults = list[str]()
-    for mirror in mirrors:
-        place = Storage(mirror)
-        for file in (f"{name}.gz", name):
-            try:
-                data = place.read(file, LARGEST_FETCHED)
-                data = data if file == name else unpacked(data)
-            except FileNotFoundError:
-                faults.append(f"{place.path(file)}: is not there")
-            except (Failed, OSError) as error:
-                faults.append(f"{place.path(file)}: {error}")
-            else:
-                if (wrong := hashlib.sha256(data).hexdigest()) == digest:
-                    return data
-                faults.append(f"{place.path(file)}: its sha256, unpacked, is {wrong}, not {digest}")
-    raise Failed("; ".join(faults))
+
+    def get(place: Storage, file: str) -> bytes:
+        data = place.read(file, LARGEST_FETCHED)
+        data = data if file == name else unpacked(data)
+        if (wrong := hashlib.sha256(data).hexdigest()) != digest:
+            raise Failed(f"its sha256, unpacked, is {wrong}, not {digest}")
+        return data
+
+    return from_first(mirrors, (f"{name}.gz", name), get)
 
 
 def unpacked(data: bytes) -> bytes:

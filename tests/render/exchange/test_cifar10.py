@@ -190,9 +190,9 @@ def packed(contents: Mapping[str, bytes]) -> bytes:
     return file.getvalue()
 
 
-def known_as(data: bytes, *mirrors: Path, contents: Mapping[str, bytes] = CONTENTS) -> published.Published:
+def known_as(data: bytes, *mirrors: Path) -> published.Published:
     """The published one, if this were its archive, these what is in it, and these its mirrors."""
-    sums = {name: hashlib.sha256(content).hexdigest() for name, content in {ARCHIVE: data, **contents}.items()}
+    sums = {name: hashlib.sha256(content).hexdigest() for name, content in {ARCHIVE: data, **CONTENTS}.items()}
     return replace(published.names()["cifar10"], sums=sums, mirrors=tuple(map(str, mirrors)))
 
 
@@ -212,7 +212,7 @@ def test_pulled_from_a_mirror(ident_here: Run, tmp_path: Path, monkeypatch: pyte
             assert done.returncode == 0, done.stderr
             told = {"file": "data/cifar10", "holds": "50000 to train on and 10000 to test on, 32 x 32"}
             assert json.loads(done.stdout) == told
-        assert len([path for path, range_ in moods.asked if path.endswith(ARCHIVE)]) <= 2  # its size, and itself
+        assert len([path for path, _ in moods.asked if path.endswith(ARCHIVE)]) <= 2  # its size, and itself
     assert {path.name: path.read_bytes() for path in (tmp_path / "data/cifar10").iterdir()} == CONTENTS
 
 
